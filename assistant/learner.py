@@ -1,0 +1,167 @@
+"""The Assistant's core: features and losses in, weights out, no socket and no clock.
+
+AutoAssist (Zhang, Yu, Dhillon, NeurIPS 2019), section 3: an instance's label is z = 1 where its loss is above the
+running mean loss, and q = sigmoid(W x + U_y + b) is trained online by logistic SGD, one step per loss report.
+"""
+
+from collections import OrderedDict, deque
+from typing import TypeVar
+
+import numpy as np
+import torch
+from sklearn.metrics import roc_auc_score
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from assistant.config import AssistantConfig
+from proto import scorer
+from proto.ledger import Ledger
+from proto.messages import DataSpec, Features, Losses, Value, Weights
+from proto.types import Bools, Float32s, Int64s
+
+WAITING = 1024
+"""Batches whose features or losses are kept while their counterpart has not arrived."""
+MEAN_DECAY, CONFIDENCE_DECAY = 0.75, 0.95
+
+T = TypeVar("T", Features, Losses)
+
+
+class Learner:
+    """Joins features and losses on their batch id, keeps the ledger, and trains the scorer's arrays."""
+
+    def __init__(self, spec: DataSpec, config: AssistantConfig) -> None:
+        arrays = scorer.initial(spec.feature_dim, spec.classes)
+        self._parameters = {name: torch.nn.Parameter(torch.from_numpy(array)) for name, array in arrays.items()}
+        self._optimizer = torch.optim.SGD(self._parameters.values(), lr=config.lr)
+        self._feature_dim = spec.feature_dim
+        self.ledger = Ledger(spec.train_size)
+        self._changed = np.zeros(spec.train_size, bool)
+        self._features: OrderedDict[tuple[int, int], Features] = OrderedDict()
+        self._losses: OrderedDict[tuple[int, int], Losses] = OrderedDict()
+        self._predicted: deque[Float32s] = deque()
+        self._truth: deque[Bools] = deque()
+        self._window = config.window
+        self.mean_loss = self.confidence = 0.0
+        self.version = self.step = self.deltas = 0
+        self.reports_folded = self.reports_refused = self.reports_unlearned = 0
+        self.features_refused = 0
+        self.losses_quarantined = 0
+        self.quarantined_ids: deque[int] = deque(maxlen=16)
+
+    def fold_features(self, message: Features) -> None:
+        """Takes in the features of a batch; learns when its losses are there."""
+        if message.features.shape[1] != self._feature_dim or not np.isfinite(message.features).all():
+            self.features_refused += 1
+            return
+        key = (message.incarnation, message.batch_id)
+        losses = self._losses.pop(key, None)
+        if losses is not None:
+            self._learn(message, losses)
+        else:
+            _keep(self._features, key, message)
+
+    def fold_losses(self, message: Losses) -> None:
+        """Takes in the losses of a batch: the ledger at once, the scorer as soon as the features are there too.
+
+        A report with an id outside the data set is refused whole. A loss that is not finite is quarantined: counted,
+        its id shown, and kept out of ledger, mean and learning.
+        """
+        if len(message.ids) == 0 or message.ids.min() < 0 or message.ids.max() >= len(self.ledger):
+            self.reports_refused += 1
+            return
+        self.reports_folded += 1
+        self.version += 1
+        self.step = max(self.step, message.step)
+        finite = np.isfinite(message.losses)
+        if not finite.all():
+            self.losses_quarantined += int((~finite).sum())
+            self.quarantined_ids.extend(message.ids[~finite].tolist())
+        if not finite.any():
+            return
+        self.ledger.fold(message.ids[finite], message.losses[finite], message.step)
+        self._changed[message.ids[finite]] = True
+        mean = float(message.losses[finite].mean(dtype=np.float64))
+        self.mean_loss = mean if self.reports_folded == 1 else MEAN_DECAY * self.mean_loss + (1 - MEAN_DECAY) * mean
+        key = (message.incarnation, message.batch_id)
+        features = self._features.pop(key, None)
+        if features is not None:
+            self._learn(features, message)
+        else:
+            self.reports_unlearned += _keep(self._losses, key, message)
+
+    def _learn(self, features: Features, losses: Losses) -> None:
+        if not np.array_equal(features.ids, losses.ids):
+            self.reports_unlearned += 1
+            return
+        finite = np.isfinite(losses.losses)
+        x, y = features.features[finite], features.labels[finite]
+        above = losses.losses[finite] > self.mean_loss
+        logits = self._logits(x, y)
+        self._judge(torch.sigmoid(logits.detach()).numpy(), above)
+        self._optimizer.zero_grad()
+        binary_cross_entropy_with_logits(logits, torch.from_numpy(above.astype(np.float32))).backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+
+    def _logits(self, x: Float32s, y: Int64s) -> torch.Tensor:
+        u = self._parameters["u"]
+        known = torch.from_numpy((y >= 0) & (y < len(u)))
+        term = torch.where(known, u[torch.where(known, torch.from_numpy(y.copy()), 0)], 0.0)
+        return torch.from_numpy(x.copy()) @ self._parameters["w"] + term + self._parameters["b"]
+
+    def _judge(self, q: Float32s, above: Bools) -> None:
+        """Scores predictions made before their truth was known."""
+        accuracy = float(((q > 0.5) == above).mean())
+        self.confidence = CONFIDENCE_DECAY * self.confidence + (1 - CONFIDENCE_DECAY) * accuracy
+        self._predicted.append(q)
+        self._truth.append(above)
+        while sum(map(len, self._truth)) - len(self._truth[0]) >= self._window:
+            self._predicted.popleft()
+            self._truth.popleft()
+
+    def snapshot(self) -> Weights:
+        """The newest version, with the ledger records that changed since `published` was last called."""
+        ids = np.flatnonzero(self._changed)
+        return Weights(
+            version=self.version,
+            step=self.step,
+            incarnation=0,
+            arrays={name: parameter.detach().numpy().copy() for name, parameter in self._parameters.items()},
+            mean_loss=self.mean_loss,
+            confidence=self.confidence,
+            delta_number=self.deltas,
+            delta={"ids": ids, **self.ledger.take(ids)},
+        )
+
+    def published(self) -> None:
+        """The last snapshot is on its way: its ledger delta need not be sent again."""
+        self._changed[:] = False
+        self.deltas += 1
+
+    def metrics(self) -> dict[str, Value]:
+        """Counts, and the accuracy and AUC of "loss above the mean" over the window."""
+        values: dict[str, Value] = {
+            "version": self.version,
+            "mean_loss": self.mean_loss,
+            "confidence": self.confidence,
+            "reports_folded": self.reports_folded,
+            "reports_refused": self.reports_refused,
+            "reports_unlearned": self.reports_unlearned + len(self._losses),
+            "features_refused": self.features_refused,
+            "losses_quarantined": self.losses_quarantined,
+        }
+        if self.quarantined_ids:
+            values["quarantined_ids"] = tuple(self.quarantined_ids)
+        if self._truth:
+            predicted, truth = np.concatenate(self._predicted), np.concatenate(self._truth)
+            values["accuracy"] = float(((predicted > 0.5) == truth).mean())
+            if truth.any() and not truth.all():
+                values["auc"] = float(roc_auc_score(truth, predicted))
+        return values
+
+
+def _keep(waiting: OrderedDict[tuple[int, int], T], key: tuple[int, int], message: T) -> bool:
+    """Keeps `message` until its counterpart arrives; True when that pushed the oldest one out."""
+    waiting[key] = message
+    if len(waiting) <= WAITING:
+        return False
+    waiting.popitem(last=False)
+    return True

@@ -1,0 +1,94 @@
+"""The command line. Imports no torch: help, lists of names and configuration errors answer at once."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from autoassist.config import documented, load
+from autoassist.launch import launch as run_to_the_end
+from batcher.config import DATASETS, POLICIES
+from boss.config import MODELS
+from proto.errors import ConfigError
+from proto.messages import ROLES
+from proto.resolver import Builtin
+
+app = typer.Typer(
+    help="Train to the same accuracy for less GPU time: an Assistant drops the instances that no longer matter.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Words = Annotated[list[str] | None, typer.Argument(metavar="[CONFIG.toml] [section.key=value]...", show_default=False)]
+RunDir = Annotated[Path, typer.Option("--run-dir", help="Run directory that `autoassist launch` made.")]
+
+
+def _load(words: list[str] | None) -> tuple[Path | None, list[str]]:
+    """The configuration file, if the first word is one, and the overrides."""
+    first, *rest = words or [""]
+    return (None, words or []) if "=" in first or not first else (Path(first), rest)
+
+
+def _or_exit(action: Callable[[], int]) -> None:
+    """Runs `action` and exits with its code; what the user can mend is one line and exit code 2."""
+    try:
+        code = action()
+    except ConfigError as error:
+        print(f"autoassist: {error}", file=sys.stderr)
+        code = 2
+    raise typer.Exit(code)
+
+
+@app.command()
+def launch(words: Words = None) -> None:
+    """Train: start Batcher, Boss and Assistant, watch them, and show what came of it.
+
+    Without arguments it trains a small CNN on scikit-learn's handwritten digits.
+    """
+    _or_exit(lambda: run_to_the_end(load(*_load(words)), Console()))
+
+
+@app.command()
+def config(words: Words = None) -> None:
+    """Show every configuration key with its meaning and value, as TOML to start from."""
+
+    def show() -> int:
+        print(documented(load(*_load(words))))
+        return 0
+
+    _or_exit(show)
+
+
+def _worker_command(role: str) -> None:
+    @app.command(role, help=f'Start the {role} of a run by hand; launch it with run.by_hand=["{role}"].')
+    def start(run_dir: RunDir) -> None:
+        # In place of this process, so that a debugger's or a terminal's signals reach the worker itself.
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", role, "--run-dir", str(run_dir)],
+            {**os.environ, "PYTHONSAFEPATH": "1"},
+        )
+
+
+def _names_command(name: str, what: str, builtins: Mapping[str, Builtin]) -> None:
+    @app.command(name, help=f"List the built-in {what}.")
+    def names() -> None:
+        table = Table.grid(padding=(0, 2))
+        for key, builtin in builtins.items():
+            table.add_row(f"[bold]{key}[/]", builtin.summary)
+        Console().print(table)
+        print("Your own: package.module:callable or ./file.py:callable")
+
+
+for _role in ROLES:
+    _worker_command(_role)
+_names_command("datasets", "data sets (data.name)", DATASETS)
+_names_command("models", "models (boss.model)", MODELS)
+_names_command("policies", "policies (policy.name)", POLICIES)

@@ -1,0 +1,94 @@
+"""One run from configuration to summary: the run directory, the wiring (processes or serial), the exit code."""
+
+import shutil
+import time
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from autoassist import summary as summaries
+from autoassist.config import Settings, to_toml
+from autoassist.live import View
+from autoassist.supervisor import Supervisor
+from proto.errors import ConfigError
+
+
+def launch(settings: Settings, console: Console) -> int:
+    """Runs `settings`; the exit code: 0, 1 (a worker failed), 2 (a user error), 130 or 143 (stopped by a signal).
+
+    Raises ConfigError when the run directory cannot be made or, before anything was trained, for what a worker found.
+    """
+    settings, run_dir = _make_run_dir(settings)
+    try:
+        summary = (_serial if settings.run.serial else _processes)(
+            settings, run_dir, View(console, settings.run.budget)
+        )
+    except ConfigError:
+        shutil.rmtree(run_dir)  # nothing was trained, and the name is free again for the corrected run
+        raise
+    summaries.write(summary, run_dir / "summary.json")
+    summaries.show(summary, console)
+    console.print(f"summary, metrics, logs and weights: {run_dir}", highlight=False, soft_wrap=True)
+    return int(summary["exit_code"])
+
+
+def _make_run_dir(settings: Settings) -> tuple[Settings, Path]:
+    """A new run directory with the resolved configuration in it, and the settings with their name filled in."""
+    plain = settings.data.name.rpartition(":")[2] or settings.data.name
+    name = settings.run.name or f"{plain}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3]
+    run_dir = Path(settings.run.dir) / name
+    try:
+        run_dir.mkdir(parents=True)
+    except FileExistsError:
+        raise ConfigError("run.name", name, f"{run_dir} exists already; choose another name or remove it") from None
+    except OSError as error:
+        raise ConfigError("run.dir", settings.run.dir, f"cannot make {run_dir}: {error.strerror}") from None
+    settings = settings.model_copy(update={"run": settings.run.model_copy(update={"name": name})})
+    (run_dir / "config.toml").write_text(to_toml(settings))
+    return settings, run_dir
+
+
+def _facts(settings: Settings) -> dict[str, Any]:
+    return {
+        "name": settings.run.name,
+        "version": version("autoassist"),
+        "data": settings.data.name,
+        "model": settings.boss.model,
+        "policy": settings.policy.name,
+        "seed": settings.run.seed,
+        "serial": settings.run.serial,
+    }
+
+
+def _processes(settings: Settings, run_dir: Path, view: View) -> dict[str, Any]:
+    began = time.monotonic()
+    machine = Supervisor(settings, run_dir, view).run()
+    if machine.exit_code == 2:
+        raise ConfigError.told(machine.reason)
+    if machine.exit_code == 1:
+        view.say(f"[red]{machine.reason}[/]; its log: {run_dir / 'logs'}")
+    return summaries.summarise(
+        {role: state.values for role, state in machine.workers.items()},
+        **_facts(settings),
+        exit_code=machine.exit_code,
+        exit_reason=machine.reason,
+        killed=[role for role, state in machine.workers.items() if state.killed],
+        startup_s=None if machine.started_at is None else machine.started_at - began,
+        cpu_s_supervisor=time.process_time(),
+    )
+
+
+def _serial(settings: Settings, run_dir: Path, view: View) -> dict[str, Any]:
+    from autoassist.serial import run_serial  # imports torch, which a run with processes does not need here
+
+    return summaries.summarise(
+        run_serial(settings, run_dir, view),
+        **_facts(settings),
+        exit_code=0,
+        exit_reason="the budget is used up",
+        killed=[],
+        startup_s=None,
+    )

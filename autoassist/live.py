@@ -1,0 +1,104 @@
+"""What a person sees while a run is under way: one line per worker in a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from autoassist.machine import WorkerState
+from proto.messages import ROLES, Role, Value
+
+PLAIN_EVERY_S = 5.0
+
+Workers = Mapping[Role, WorkerState]
+
+
+class View:
+    """Shows the workers of a run with a budget of `budget` Boss epochs."""
+
+    def __init__(self, console: Console, budget: float) -> None:
+        self.console, self.budget = console, budget
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._shown_at = float("-inf")
+        self._said_running = False
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, line: str) -> None:
+        """Prints a line that stays."""
+        self.console.print(line, highlight=False, soft_wrap=True)
+
+    def update(self, workers: Workers) -> None:
+        """Shows where the workers stand now."""
+        now = time.monotonic()
+        if self._live is not None:
+            if now - self._shown_at >= 0.2:
+                self._shown_at = now
+                self._live.update(self._table(workers), refresh=True)
+            return
+        if not self._said_running and all(state.phase == "running" for state in workers.values()):
+            self._said_running = True
+            self.say("running: " + ", ".join(f"{role} (pid {state.pid})" for role, state in workers.items()))
+        if now - self._shown_at >= PLAIN_EVERY_S and workers["boss"].phase == "running":
+            self._shown_at = now
+            self.say("; ".join(f"{role}: {describe(role, workers[role], self.budget)}" for role in ROLES))
+
+    def _table(self, workers: Workers) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for role in ROLES:
+            state = workers[role]
+            done = _float(state.values, "boss_epochs") if role == "boss" else 0.0
+            bar = ProgressBar(total=self.budget, completed=done, width=24) if role == "boss" else ""
+            table.add_row(f"[bold]{role}[/]", f"[dim]{state.pid or '-'}[/]", bar, describe(role, state, self.budget))
+        return table
+
+
+def describe(role: Role, state: WorkerState, budget: float) -> str:
+    """One line on a worker."""
+    values = state.values
+    if state.phase != "running" or not values:
+        return state.phase
+    if role == "batcher":
+        seen = f"{_int(values, 'candidates'):,} candidates, kept {_float(values, 'kept_fraction'):.0%}"
+        return f"{seen}, version {_int(values, 'version')}"
+    if role == "boss":
+        line = f"{_float(values, 'boss_epochs'):.2f} of {budget:g} Boss epochs, loss {_float(values, 'loss'):.4f}"
+        return line + (f", test accuracy {_float(values, 'test_accuracy'):.4f}" if "test_accuracy" in values else "")
+    scores = "".join(
+        f", {name} {_float(values, key):.3f}"
+        for name, key in (("accuracy", "accuracy"), ("AUC", "auc"))
+        if key in values
+    )
+    return f"version {_int(values, 'version')}, mean loss {_float(values, 'mean_loss'):.4f}{scores}"
+
+
+def _float(values: Mapping[str, Value], key: str) -> float:
+    value = values.get(key, 0.0)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _int(values: Mapping[str, Value], key: str) -> int:
+    return int(_float(values, key))
+
+
+def evaluation_line(values: Mapping[str, Value]) -> str:
+    """One line on an evaluation."""
+    return (
+        f"evaluation at {_float(values, 'boss_epochs'):.2f} Boss epochs: accuracy {_float(values, 'accuracy'):.4f}, "
+        f"macro-F1 {_float(values, 'macro_f1'):.4f}, worst class {_float(values, 'worst_class_accuracy'):.4f}, "
+        f"loss {_float(values, 'loss'):.4f}"
+    )

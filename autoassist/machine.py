@@ -1,0 +1,188 @@
+"""The supervisor's decisions: events in, actions out, no process, socket or clock.
+
+A run goes through start-up (every worker says HELLO, is welcomed, gets the data spec, says READY), training, and the
+stop, which has a deadline after which what is left is killed.
+"""
+
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from proto.messages import (
+    ROLES,
+    Beat,
+    DataSpec,
+    Done,
+    Failed,
+    Hello,
+    Message,
+    Ready,
+    Role,
+    Start,
+    Stop,
+    Value,
+    Welcome,
+)
+
+HELLO_S = 120.0
+"""A worker that has not said HELLO by then is broken."""
+STOP_S = 3.5
+"""What has not ended by then is killed."""
+
+Phase = Literal["starting", "building", "ready", "running", "done", "gone"]
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Action: send `message` to worker `role`."""
+
+    role: Role
+    message: Message
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Action: SIGKILL worker `role`."""
+
+    role: Role
+
+
+Action = Tell | Kill
+
+
+@dataclass
+class WorkerState:
+    """What the supervisor knows of one worker."""
+
+    phase: Phase = "starting"
+    pid: int = 0
+    incarnation: int = 0
+    values: dict[str, Value] = field(default_factory=dict)
+    """Its newest metrics."""
+    killed: bool = False
+
+
+class Machine:
+    """The state of a run, and what to do about each event."""
+
+    def __init__(self, digest: str, by_hand: Iterable[Role], now: float) -> None:
+        """`digest` is that of the configuration; workers in `by_hand` are started by the user, at leisure."""
+        self.workers: dict[Role, WorkerState] = {role: WorkerState() for role in ROLES}
+        self.spec: DataSpec | None = None
+        self.started_at: float | None = None
+        self.exit_code = 0
+        self.reason = ""
+        """One line on why the run ended."""
+        self._digest, self._by_hand, self._began = digest, frozenset(by_hand), now
+        self._stop_at: float | None = None
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop_at is not None
+
+    @property
+    def finished(self) -> bool:
+        return self.stopping and all(state.phase == "gone" for state in self.workers.values())
+
+    # -- events
+
+    def told(self, role: Role, message: Message, now: float) -> list[Action]:
+        """Worker `role` said `message`."""
+        state = self.workers[role]
+        match message:
+            case Hello() if state.phase == "starting" and role == message.role and state.pid in (0, message.pid):
+                state.phase, state.pid = "building", message.pid
+                actions: list[Action] = [Tell(role, Welcome(incarnation=state.incarnation, digest=self._digest))]
+                if self.spec is not None and role != "batcher":
+                    actions.append(Tell(role, self.spec))
+                return actions + self._stop_late_comer(role)
+            case DataSpec() if role == "batcher" and self.spec is None:
+                self.spec = message
+                others = [other for other in ROLES if other != "batcher" and self.workers[other].phase == "building"]
+                return [Tell(other, message) for other in others]
+            case Ready() if state.phase == "building":
+                state.phase = "ready"
+                return self._start(now)
+            case Beat():
+                state.values = message.values
+            case Done():
+                state.values, state.phase = message.values, "done"
+                if not self.stopping:
+                    if role != "boss":
+                        return self._fail(1, f"{role} ended before the Boss", now)
+                    return self.stop("the budget is used up", now)
+            case Failed():
+                state.phase = "done"
+                return self._fail(2 if message.kind == "config" else 1, self._blame(role, message), now)
+            case _:
+                pass
+        return []
+
+    def exited(self, role: Role, code: int, now: float) -> list[Action]:
+        """The process of worker `role` ended; its last words, if any, were told before."""
+        state = self.workers[role]
+        unexpected = state.phase != "done" and not self.stopping
+        state.phase = "gone"
+        if not unexpected:
+            return []
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return self._fail(2 if code == 2 else 1, f"{role} {how}", now)
+
+    def signalled(self, number: int, now: float) -> list[Action]:
+        """The user or the system asks for an end; asked twice, it is immediate."""
+        if self.stopping and self.exit_code == 128 + number:
+            return self._kill_rest()
+        self.exit_code = self.exit_code or 128 + number
+        return self.stop(f"stopped by {signal.Signals(number).name}", now)
+
+    def ticked(self, now: float) -> list[Action]:
+        """Time has passed."""
+        if self._stop_at is not None:
+            return self._kill_rest() if now >= self._stop_at else []
+        late = [r for r in ROLES if self.workers[r].phase == "starting" and r not in self._by_hand]
+        if late and now - self._began > HELLO_S:
+            return self._fail(1, f"{late[0]} did not start within {HELLO_S:.0f} s", now)
+        return []
+
+    # -- decisions
+
+    def stop(self, reason: str, now: float) -> list[Action]:
+        """Ask all workers to end."""
+        if self._stop_at is not None:
+            return []
+        self._stop_at, self.reason = now + STOP_S, reason
+        sent = self.workers["boss"].values.get("reports_sent", 0)
+        self._stop_message = Stop(reason=reason, reports=sent if isinstance(sent, int) else 0)
+        # One that a person was to start, and that has not come, will not be waited for.
+        for role in self._by_hand:
+            if self.workers[role].phase == "starting":
+                self.workers[role].phase = "gone"
+        return [Tell(role, self._stop_message) for role in ROLES if self.workers[role].phase not in ("done", "gone")]
+
+    def _stop_late_comer(self, role: Role) -> list[Action]:
+        return [Tell(role, self._stop_message)] if self.stopping else []
+
+    def _start(self, now: float) -> list[Action]:
+        if any(state.phase != "ready" for state in self.workers.values()) or self.stopping:
+            return []
+        self.started_at = now
+        peers = {role: state.incarnation for role, state in self.workers.items()}
+        for state in self.workers.values():
+            state.phase = "running"
+        # The Boss last: it opens the stream, and the others should be listening.
+        return [Tell(role, Start(peers=peers)) for role in ("assistant", "batcher", "boss")]
+
+    def _fail(self, code: int, problem: str, now: float) -> list[Action]:
+        if not self.stopping:
+            self.exit_code = code
+        return self.stop(problem, now)
+
+    def _blame(self, role: Role, failed: Failed) -> str:
+        return failed.text if failed.kind == "config" else f"{role} crashed: {failed.text}"
+
+    def _kill_rest(self) -> list[Action]:
+        left = [role for role, state in self.workers.items() if state.phase != "gone" and not state.killed]
+        for role in left:
+            self.workers[role].killed = True
+        return [Kill(role) for role in left]

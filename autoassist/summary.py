@@ -1,0 +1,130 @@
+"""What a run amounts to: flat keys for summary.json, and the table a person reads."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from proto.messages import Role, Value
+
+Values = Mapping[str, Value]
+
+
+def summarise(workers: Mapping[Role, Values], **run: Any) -> dict[str, Any]:
+    """The summary of a run from the newest metrics of its workers and facts on the `run` as a whole.
+
+    A number that was not measured is None.
+    """
+    batcher, boss, assistant = workers["batcher"], workers["boss"], workers["assistant"]
+    made, dropped = _count(boss, "reports_made"), _count(boss, "reports_dropped")
+    folded = _count(assistant, "reports_folded")
+    return {
+        **run,
+        "test_accuracy": _number(boss, "test_accuracy"),
+        "test_macro_f1": _number(boss, "test_macro_f1"),
+        "test_worst_class_accuracy": _number(boss, "test_worst_class_accuracy"),
+        "test_loss": _number(boss, "test_loss"),
+        "boss_instances": _count(boss, "trained"),
+        "boss_epochs": _number(boss, "boss_epochs"),
+        "optimizer_steps": _count(boss, "step"),
+        "candidates": _count(batcher, "candidates"),
+        "kept_fraction": _number(batcher, "kept_fraction"),
+        "dropped_per_class": list(_tuple(batcher, "dropped_per_class")),
+        "assistant_accuracy": _number(assistant, "accuracy"),
+        "assistant_auc": _number(assistant, "auc"),
+        "max_lag": _count(boss, "max_lag"),
+        "train_s": _number(boss, "train_s"),
+        "boss_waited_s": _number(boss, "waited_s"),
+        **{f"cpu_s_{role}": _number(values, "cpu_s") for role, values in workers.items()},
+        "reports_sent": made,
+        "reports_folded": folded,
+        "reports_dropped": dropped,
+        "reports_unread": made - dropped - folded,
+        "features_dropped": _count(batcher, "features_dropped"),
+        "losses_quarantined": _count(assistant, "losses_quarantined"),
+        "quarantined_ids": list(_tuple(assistant, "quarantined_ids")),
+        "frames_refused": sum(
+            int(n)
+            for values in workers.values()
+            for key, n in values.items()
+            if key.startswith("refused_") and isinstance(n, int)
+        ),
+    }
+
+
+def write(summary: Mapping[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+
+def show(summary: Mapping[str, Any], console: Console) -> None:
+    """Prints the table."""
+    table = Table(title=f"Run {summary['name']}", title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+
+    def row(label: str, key: str, form: str, note: str = "") -> None:
+        value = summary[key]
+        table.add_row(label, "not measured" if value is None else form.format(value), note)
+
+    row("test accuracy", "test_accuracy", "{:.4f}")
+    row("test macro-F1", "test_macro_f1", "{:.4f}")
+    row("test worst-class accuracy", "test_worst_class_accuracy", "{:.4f}")
+    table.add_section()
+    row(
+        "Boss instances trained",
+        "boss_instances",
+        "{:,}",
+        f"{summary['boss_epochs'] or 0:.2f} Boss epochs, {summary['optimizer_steps']:,} steps",
+    )
+    row("candidates seen", "candidates", "{:,}")
+    row("kept fraction", "kept_fraction", "{:.3f}", f"policy {summary['policy']}")
+    table.add_section()
+    row("Assistant accuracy", "assistant_accuracy", "{:.3f}", "of: loss above the mean?")
+    row("Assistant AUC", "assistant_auc", "{:.3f}", "0.5 is guessing")
+    row("largest lag", "max_lag", "{:,}", "Boss steps")
+    unread = f", {summary['reports_unread']:,} unread" if summary["reports_unread"] else ""
+    row(
+        "loss reports sent",
+        "reports_sent",
+        "{:,}",
+        f"{summary['reports_folded']:,} folded in, {summary['reports_dropped']:,} dropped{unread}",
+    )
+    table.add_section()
+    row(
+        "first to last step",
+        "train_s",
+        "{:.2f} s",
+        f"evaluations apart; waited {summary['boss_waited_s'] or 0:.2f} s for batches",
+    )
+    row("start-up", "startup_s", "{:.2f} s")
+    for role in ("batcher", "boss", "assistant", "supervisor"):
+        if f"cpu_s_{role}" in summary:
+            row(f"CPU, {role}", f"cpu_s_{role}", "{:.2f} s")
+    console.print(table)
+    if summary["losses_quarantined"]:
+        ids = ", ".join(map(str, summary["quarantined_ids"]))
+        console.print(
+            f"{summary['losses_quarantined']} losses were not finite and were left out; last ids: {ids}", style="yellow"
+        )
+    if summary["frames_refused"]:
+        console.print(f"{summary['frames_refused']} frames were refused; the logs say why", style="yellow")
+
+
+def _number(values: Values, key: str) -> float | None:
+    value = values.get(key)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _count(values: Values, key: str) -> int:
+    value = values.get(key, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _tuple(values: Values, key: str) -> tuple[int, ...]:
+    value = values.get(key, ())
+    return value if isinstance(value, tuple) else ()

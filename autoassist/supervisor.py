@@ -1,0 +1,180 @@
+"""Starts the three workers, watches them, ends them: the input and output around `autoassist.machine`."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import zmq
+
+from autoassist.config import Settings
+from autoassist.live import View, evaluation_line
+from autoassist.machine import Action, Machine, Tell
+from autoassist.metrics import MetricsFile
+from proto.codec import Codec
+from proto.config import RunInfo, read_toml
+from proto.messages import ROLES, Message, Record, Role
+from proto.sockets import ALIVE, Port, make_socket_dir, sweep
+
+TICK_MS = 100
+LAST_WORDS_S = 0.3
+"""How long after a process has ended its last words may still arrive."""
+
+
+class Supervisor:
+    """One run: three processes and the sockets to them."""
+
+    def __init__(self, settings: Settings, run_dir: Path, view: View) -> None:
+        self.settings, self.run_dir, self.view = settings, run_dir, view
+        self.run_id = f"{settings.run.name}-{os.urandom(4).hex()}"
+        self._processes: dict[Role, subprocess.Popen[bytes]] = {}
+        self._ended_at: dict[Role, float] = {}
+        self._signals: list[int] = []
+
+    def run(self) -> Machine:
+        """Runs to the end, whatever it is; nothing of it is left when this returns."""
+        sweep()
+        socket_dir = make_socket_dir()
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        codec = Codec(self.run_id)
+        ports: list[Port] = []
+        alive = -1
+        try:
+            os.mkfifo(socket_dir / ALIVE, 0o600)
+            # Open for both, so that this does not wait for a reader; EOF at the workers is our death.
+            alive = os.open(socket_dir / ALIVE, os.O_RDWR)
+            RunInfo(run_id=self.run_id, socket_dir=socket_dir, supervisor_pid=os.getpid()).save(self.run_dir)
+            ports.extend(Port(context, channel, "supervisor", socket_dir, codec) for channel in ("control", "status"))
+            control, status = ports
+            with self._caught_signals(), self.view, MetricsFile(self.run_dir / "metrics.jsonl") as metrics:
+                return self._loop(control, status, metrics)
+        finally:
+            self._kill_all()
+            for port in ports:
+                port.close()
+            context.term()
+            if alive >= 0:
+                os.close(alive)
+            shutil.rmtree(socket_dir, ignore_errors=True)
+
+    def _loop(self, control: Port, status: Port, metrics: MetricsFile) -> Machine:
+        by_hand = self.settings.run.by_hand
+        machine = Machine(read_toml(self.run_dir / "config.toml")[1], by_hand, time.monotonic())
+        self._start(by_hand)
+        poller = zmq.Poller()
+        for port in (control, status):
+            poller.register(port.socket, zmq.POLLIN)
+        while not machine.finished:
+            poller.poll(TICK_MS)
+            now = time.monotonic()
+            actions: list[Action] = []
+            for sender, message in control.receive():
+                if sender in ROLES:
+                    actions += machine.told(sender, message, now)
+            for _, message in status.receive():
+                actions += self._heard(machine, metrics, message, now)
+            for role in self._ended(machine, now):
+                actions += machine.exited(role, self._processes[role].returncode if role in self._processes else 0, now)
+            while self._signals:
+                actions += machine.signalled(self._signals.pop(0), now)
+            actions += machine.ticked(now)
+            for action in actions:
+                self._do(action, control)
+            self.view.update(machine.workers)
+        return machine
+
+    def _heard(self, machine: Machine, metrics: MetricsFile, message: Message, now: float) -> list[Action]:
+        role: Role | None = getattr(message, "role", None)
+        if role is None:
+            return []
+        if isinstance(message, Record):
+            metrics.write(role, message.event, message.values)
+            if message.event == "eval":
+                self.view.say(evaluation_line(message.values))
+            return []
+        actions = machine.told(role, message, now)
+        metrics.beat(role, machine.workers[role].values)
+        return actions
+
+    def _start(self, by_hand: list[Role]) -> None:
+        """Starts each worker as `python -m ROLE --run-dir DIR`, except those the user starts."""
+        logs = self.run_dir / "logs"
+        logs.mkdir()
+        # A folder of the user's must not hide a package of ours, and numpy must not take the Boss's cores.
+        quiet = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+        # Ctrl-C reaches the whole terminal; the workers leave it to us.
+        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            for role in ROLES:
+                command = [sys.executable, "-m", role, "--run-dir", str(self.run_dir)]
+                if role in by_hand:
+                    self.view.say(f"waiting for you to start the {role}: {' '.join(command)}")
+                    continue
+                threads = (
+                    {}
+                    if role == "boss"
+                    else {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+                )
+                with (logs / f"{role}.log").open("wb") as log:
+                    self._processes[role] = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        env={**os.environ, **quiet, **threads},
+                    )
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+    def _ended(self, machine: Machine, now: float) -> Iterator[Role]:
+        """Workers whose process has ended, once their last words have been read."""
+        for role, state in machine.workers.items():
+            if state.phase == "gone":
+                continue
+            process = self._processes.get(role)
+            ended = (
+                process.poll() is not None
+                if process
+                else state.phase == "done" or (state.pid and not _exists(state.pid))
+            )
+            if ended and (state.phase == "done" or now - self._ended_at.setdefault(role, now) >= LAST_WORDS_S):
+                yield role
+
+    def _do(self, action: Action, control: Port) -> None:
+        if isinstance(action, Tell):
+            control.send(action.message, action.role)
+        elif action.role in self._processes:
+            self._processes[action.role].kill()
+
+    def _kill_all(self) -> None:
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    @contextmanager
+    def _caught_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM set a flag and wake the loop, which polls at most `TICK_MS`."""
+        previous = {
+            n: signal.signal(n, lambda number, _: self._signals.append(number)) for n in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,40 @@
+"""`python -m batcher --run-dir DIR`."""
+
+import sys
+
+from batcher.config import BatcherConfig, DataConfig, PolicyConfig
+from batcher.core import BatcherCore
+from batcher.inlet import Inlet
+from batcher.outlet import Outlet
+from batcher.plugin import load
+from proto.lifecycle import Worker, run_worker
+from proto.messages import End, Ready, Start
+from proto.transport import FrameCarrier
+
+
+def body(worker: Worker) -> None:
+    """Load the data set, then answer every credit with a batch until the budget is used up."""
+    data = worker.section("data", DataConfig)
+    config, policy = worker.section("batcher", BatcherConfig), worker.section("policy", PolicyConfig)
+    core = BatcherCore(worker.run, config, policy, load(data), data.name)
+    batches = worker.port("batches")
+    carrier = FrameCarrier(batches)
+    inlet, outlet = Inlet(worker, carrier, core), Outlet(worker, batches, carrier)
+    worker.metrics = lambda: {**core.metrics(), "features_dropped": outlet.features_dropped, "strays": inlet.strays}
+    worker.tell(core.spec)
+    worker.tell(Ready())
+    worker.expect(Start)
+    ended = False
+    while not worker.stopping:
+        inlet.pump()
+        if inlet.credits and not ended:
+            message, features = core.next(inlet.credits.popleft(), worker.incarnation, carrier.lend)
+            outlet.send(message, features)
+            ended = isinstance(message, End)
+        else:
+            worker.wait([batches, inlet.weights])
+        worker.beat()
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker("batcher", body))

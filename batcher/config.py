@@ -1,0 +1,55 @@
+"""Configuration of the Batcher: `[data]`, `[batcher]`, `[policy]`, and the built-in names."""
+
+from typing import Any
+
+from pydantic import Field
+
+from proto.config import Section
+from proto.resolver import Builtin
+
+DATASETS = {
+    "digits": Builtin(
+        "batcher.datasets.digits:digits", "handwritten digits of scikit-learn, 1,797 grey 8x8 images, no download"
+    ),
+    "mnist": Builtin("batcher.datasets.mnist:mnist", "MNIST, 70,000 grey 28x28 images; data.root holds MNIST/raw"),
+}
+
+POLICIES = {
+    "uniform": Builtin("batcher.policies:Uniform", "keeps every candidate: plain training"),
+    "autoassist": Builtin(
+        "batcher.policies:AutoAssist", "the AutoAssist paper's: keeps what the Assistant expects to have a high loss"
+    ),
+}
+
+
+class DataConfig(Section):
+    """The data set."""
+
+    name: str = "digits"
+    """Built-in name (see `autoassist datasets`), `package.module:callable` or `./file.py:callable`."""
+    root: str = ""
+    """Folder of the data set, for those that read files."""
+    download: bool = False
+    """Fetch the data set into `root` when it is not there."""
+    args: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of the data set's callable."""
+
+
+class BatcherConfig(Section):
+    """The Batcher."""
+
+    batch_size: int = Field(default=32, ge=1, le=1_000_000)
+    """Kept instances in a batch."""
+    max_features: int = Field(default=256, ge=1, le=65_536)
+    """Features an instance has at most, for the Assistant; larger inputs are pooled."""
+
+
+class PolicyConfig(Section):
+    """The policy: which candidates are kept."""
+
+    name: str = "autoassist"
+    """Built-in name (see `autoassist policies`), `package.module:Class` or `./file.py:Class`."""
+    gamma: float = Field(default=0.1, ge=0, le=1)
+    """Base probability: the floor of the keep probability."""
+    args: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of the policy's class."""

@@ -1,0 +1,87 @@
+"""What the Assistant looks at: a short float vector per instance, derived once and kept."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from batcher.plugin import Source
+from proto.types import Array, Bools, Float32s, Int64s
+
+SAMPLE = 256
+"""Instances from which the scale of the features is taken."""
+
+
+def pool(inputs: Array, limit: int = 256) -> Float32s:
+    """Inputs [n, ...] as float32 [n, D], D <= limit where averaging neighbours can reach it.
+
+    Images ([n, H, W] or [n, C, H, W]) are averaged over squares, anything else is flattened and averaged over runs.
+    """
+    n = len(inputs)
+    values = inputs.astype(np.float32)
+    if values.ndim in (3, 4) and min(values.shape[-2:]) > 1:
+        images = values.reshape(n, -1, *values.shape[-2:])
+        _, channels, height, width = images.shape
+        side = next(
+            k
+            for k in range(1, max(height, width) + 1)
+            if channels * -(-height // k) * -(-width // k) <= limit or k == max(height, width)
+        )
+        edges = [(0, 0), (0, 0), (0, -height % side), (0, -width % side)]
+        images = np.pad(images, edges, mode="edge") if side > 1 else images
+        blocks = images.reshape(n, channels, images.shape[2] // side, side, images.shape[3] // side, side)
+        return np.ascontiguousarray(blocks.mean(axis=(3, 5), dtype=np.float32).reshape(n, -1))
+    flat = values.reshape(n, -1)
+    run = -(-flat.shape[1] // limit)
+    flat = np.pad(flat, [(0, 0), (0, -flat.shape[1] % run)], mode="edge") if run > 1 else flat
+    return np.ascontiguousarray(flat.reshape(n, -1, run).mean(axis=2, dtype=np.float32))
+
+
+class FeatureStore:
+    """Features and labels of all instances of a source, kept from the first time they are seen.
+
+    Features are scaled by one constant so that their mean squared norm is 1: the Assistant's learning rate then means
+    the same for any data set. They are kept as float16 (2 D bytes an instance).
+    """
+
+    def __init__(self, source: Source, limit: int, seed: int) -> None:
+        self.source, self.limit = source, limit
+        sample = np.sort(np.random.default_rng(seed).choice(source.size, min(source.size, SAMPLE), replace=False))
+        features = source.features(sample)
+        if features is None:
+            arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in source.layout(len(sample)).items()}
+            source.fill(sample, arrays)
+            features = pool(arrays["inputs"], limit)
+        self.dim = features.shape[1]
+        norm = float(np.square(features, dtype=np.float64).sum(axis=1).mean()) ** 0.5
+        self.scale = np.float32(1 / norm if 0 < norm < np.inf else 1)
+        self._features = np.zeros((source.size, self.dim), np.float16)
+        self._labels = np.full(source.size, -1, np.int64)
+        self._known = np.zeros(source.size, bool)
+
+    def visit(self, ids: Int64s, arrays: Mapping[str, Array]) -> None:
+        """Keeps what can be derived from the assembled instances `ids`."""
+        new = ~self._known[ids]
+        if new.any():
+            offered = self.source.features(ids[new])
+            self._keep(
+                ids[new],
+                pool(arrays["inputs"][new], self.limit) if offered is None else offered,
+                arrays["targets"][new],
+            )
+
+    def get(self, ids: Int64s) -> tuple[Float32s, Int64s, Bools]:
+        """Scaled features float32 [n, D], labels int64 [n] and whether they are known, bool [n], for `ids`.
+
+        Where they are not known, because no instance has been assembled and the source offers none, they are 0 and -1.
+        """
+        new = ids[~self._known[ids]]
+        if len(new):
+            features, labels = self.source.features(new), self.source.labels(new)
+            if features is not None and labels is not None:
+                self._keep(new, features, labels)
+        return self._features[ids].astype(np.float32), self._labels[ids], self._known[ids]
+
+    def _keep(self, ids: Int64s, features: Float32s, labels: Int64s) -> None:
+        self._features[ids] = features * self.scale
+        self._labels[ids] = labels
+        self._known[ids] = True

@@ -1,0 +1,138 @@
+"""The shrinking batch generator: candidates in a shuffled order, some kept, the kept ones cut into batches.
+
+It decides only who is in a batch; assembling is the core's. Order and coins of a pass are drawn from the seed, the pass
+and a purpose, and a coin belongs to a position of a pass. So they depend neither on batch size nor on restarts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from proto.types import Array, Float32s, Int64s
+
+ORDER, COINS = 0, 1
+"""Purposes of the random streams of a pass."""
+MAX_CHUNK = 65_536
+
+Select = Callable[[Int64s, int, int, int], tuple[Float32s, Float32s]]
+"""(candidate ids, trained so far, total, pass) -> (p, w)."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who is in the next batch, and where the stream stands after it.
+
+    `passes` and `cursor`: pass and position of its last candidate. `candidates`: how many were considered since the
+    plan before; `dropped`: the ids of those that were not kept.
+    """
+
+    kind: Literal["train", "eval"]
+    ids: Int64s
+    weights: Float32s
+    passes: int
+    cursor: int
+    candidates: int
+    dropped: Int64s
+    last: bool
+
+
+def batch_sizes(total: int, batch_size: int) -> tuple[int, int]:
+    """(number of batches, size of the largest) that `total` instances come in.
+
+    A remainder of one joins its predecessor.
+    """
+    full, rest = divmod(total, batch_size)
+    joins = rest == 1 and full > 0
+    return full + (rest > 0 and not joins), min(total, batch_size) + joins
+
+
+class Generator:
+    """Plans batches until exactly `total` instances are trained, with the test split in between.
+
+    The test split is planned whole and in order each time another `eval_every` instances are trained (0: never), and at
+    the end.
+    """
+
+    def __init__(
+        self, *, size: int, test_size: int, batch_size: int, total: int, eval_every: int, seed: int, select: Select
+    ) -> None:
+        self.size, self.test_size, self.batch_size, self.total = size, test_size, batch_size, total
+        self.eval_every, self.seed, self.select = eval_every, seed, select
+        self.trained = 0
+        self.forced = 0
+        """Candidates kept although the policy dropped them, because it had dropped N in a row."""
+        self._passes, self._position = 0, 0
+        self._order, self._coins = self._shuffle(0)
+        self._rate = 1.0
+        self._dropped_in_a_row = 0
+        self._evaluated = 0
+        self._eval_at: int | None = None
+
+    def _shuffle(self, passes: int) -> tuple[Int64s, Array]:
+        order = np.random.default_rng(np.random.SeedSequence([self.seed, passes, ORDER])).permutation(self.size)
+        coins = np.random.default_rng(np.random.SeedSequence([self.seed, passes, COINS])).random(self.size)
+        return order, coins
+
+    def next(self) -> Plan | None:
+        """The next plan, or None when the budget is used up and evaluated."""
+        if self._eval_at is None and self.test_size and self._evaluation_due():
+            self._eval_at = 0
+        if self._eval_at is not None:
+            return self._next_eval(self._eval_at)
+        return self._next_train() if self.trained < self.total else None
+
+    def _evaluation_due(self) -> bool:
+        if self.trained == self._evaluated:
+            return False
+        crossed = self.eval_every > 0 and self.trained // self.eval_every > self._evaluated // self.eval_every
+        return crossed or self.trained == self.total
+
+    def _next_eval(self, start: int) -> Plan:
+        ids = np.arange(start, min(start + self.batch_size, self.test_size))
+        last = bool(ids[-1] == self.test_size - 1)
+        self._eval_at = None if last else start + len(ids)
+        if last:
+            self._evaluated = self.trained
+        nobody = np.empty(0, np.int64)
+        return Plan("eval", ids, np.ones(len(ids), np.float32), self._passes, self._position, 0, nobody, last)
+
+    def _next_train(self) -> Plan:
+        left = self.total - self.trained
+        wanted = left if left == self.batch_size + 1 > 2 else min(left, self.batch_size)
+        ids, weights, dropped = [], [], []
+        have = candidates = 0
+        while have < wanted:
+            chunk, w, keep = self._consider(wanted - have)
+            # Candidates after the last one needed are not consumed: the next batch judges them with newer weights.
+            used = len(chunk) if keep.sum() < wanted - have else int(np.flatnonzero(keep)[wanted - have - 1]) + 1
+            chunk, w, keep = chunk[:used], w[:used], keep[:used]
+            kept = int(keep.sum())
+            self._position += used
+            self._rate = max(0.9 * self._rate + 0.1 * kept / used, 0.01)
+            self._dropped_in_a_row = 0 if kept else self._dropped_in_a_row + used
+            have, candidates = have + kept, candidates + used
+            ids.append(chunk[keep])
+            weights.append(w[keep])
+            dropped.append(chunk[~keep])
+        self.trained += have
+        return Plan(
+            "train", np.concatenate(ids), np.concatenate(weights), self._passes, self._position, candidates,
+            np.concatenate(dropped), self.trained == self.total,
+        )  # fmt: skip
+
+    def _consider(self, wanted: int) -> tuple[Int64s, Float32s, Array]:
+        """The next candidates of one pass, about as many as give `wanted` kept ones: ids, weights and who is kept."""
+        if self._position == self.size:
+            self._passes, self._position = self._passes + 1, 0
+            self._order, self._coins = self._shuffle(self._passes)
+        length = min(int(wanted / self._rate * 1.1) + 8, MAX_CHUNK, self.size - self._position)
+        here = slice(self._position, self._position + length)
+        ids = self._order[here]
+        p, w = self.select(ids, self.trained, self.total, self._passes)
+        keep = self._coins[here] < p
+        if self._dropped_in_a_row >= self.size and not keep.any():
+            keep[:] = True
+            self.forced += min(wanted, length)
+        return ids, w, keep

@@ -1,0 +1,24 @@
+"""What the Batcher says: batches to the Boss, their features to the Assistant."""
+
+from proto.lifecycle import Worker
+from proto.messages import Batch, End, Features
+from proto.sockets import Port
+from proto.transport import Carrier
+
+
+class Outlet:
+    """Sends without ever waiting; features that do not fit are dropped and counted."""
+
+    def __init__(self, worker: Worker, batches: Port, carrier: Carrier) -> None:
+        self.batches, self.carrier = batches, carrier
+        self.features = worker.port("features")
+        self.features_dropped = 0
+
+    def send(self, message: Batch | End, features: Features | None) -> None:
+        # Features first: the Assistant then has them when the Boss's losses arrive.
+        if features is not None:
+            self.features_dropped += not self.features.send(features)
+        if isinstance(message, Batch):
+            self.carrier.send(message, "boss")
+        else:
+            self.batches.send(message, "boss")

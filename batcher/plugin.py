@@ -1,0 +1,124 @@
+"""The interface people attach their own data with.
+
+A plugin is a callable that returns `Data`, a `(train, test)` pair, or a train split alone. A split is any map-style
+torch `Dataset` whose items are `(input, label)`. It may offer more, and is then read faster:
+
+- `labels(ids)`: int64 [n], without loading the inputs;
+- `features(ids)`: float32 [n, D], what the Assistant looks at;
+- `fill(ids, out)`: writes the instances straight into `out["inputs"]` [n, ...] and `out["targets"]` [n].
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from batcher.config import DATASETS, DataConfig
+from proto.errors import ConfigError
+from proto.resolver import build, resolve
+from proto.transport import Layout
+from proto.types import Array, Float32s, Int64s
+
+
+class Split(Protocol):
+    """What a split must have; see the module for what it may have."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set: its splits, the names of its classes, and the per-channel mean and deviation (of inputs in [0, 1])
+    that the Boss normalises uint8 inputs with."""
+
+    train: Split
+    test: Split | None = None
+    class_names: Sequence[str] = ()
+    mean: Sequence[float] = ()
+    std: Sequence[float] = ()
+
+
+def load(config: DataConfig) -> Data:
+    """The data set that `config` names. Raises ConfigError when there is none such or it is empty."""
+    plugin = resolve("data.name", config.name, DATASETS)
+    made = build("data.args", plugin, {"root": config.root, "download": config.download}, config.args)
+    if isinstance(made, tuple) and len(made) == 2:
+        made = Data(*made)
+    data = made if isinstance(made, Data) else Data(made)
+    for split in ("train", "test"):
+        part = getattr(data, split)
+        if part is not None and not (hasattr(part, "__len__") and hasattr(part, "__getitem__")):
+            raise ConfigError(
+                "data.name", config.name, f"its {split} split is a {type(part).__name__}; needed: __len__, __getitem__"
+            )
+        if part is not None and len(part) == 0:
+            raise ConfigError("data.name", config.name, f"its {split} split is empty")
+    return data
+
+
+class Source:
+    """A split behind the one interface the Batcher uses; what the split does not offer is derived from its items."""
+
+    def __init__(self, split: Split, name: str) -> None:
+        """Raises ConfigError, naming the data set `name`, when its first item is no pair of input and class number."""
+        self.split, self.size = split, len(split)
+        try:
+            inputs, label = split[0]
+        except (TypeError, ValueError):
+            raise ConfigError("data.name", name, "its items are no pairs (input, label)") from None
+        example = _plain(inputs)
+        if example.dtype == object or np.ndim(label) != 0 or np.asarray(label).dtype.kind not in "iub":
+            raise ConfigError(
+                "data.name",
+                name,
+                f"an item is ({type(inputs).__name__}, {label!r:.40}); needed: an array or tensor, and a class number",
+            )
+        self.shape, self.dtype = example.shape, example.dtype
+        self._fill = getattr(split, "fill", None)
+        self._labels = getattr(split, "labels", None)
+        self._features = getattr(split, "features", None)
+
+    def layout(self, n: int) -> Layout:
+        """Shapes and dtypes of the arrays of a batch of n instances."""
+        return {"inputs": ((n, *self.shape), self.dtype), "targets": ((n,), np.dtype(np.int64))}
+
+    def fill(self, ids: Int64s, out: Mapping[str, Array]) -> None:
+        """Writes the instances `ids` into the arrays `out` of `layout(len(ids))`."""
+        if self._fill is not None:
+            self._fill(ids, out)
+            return
+        for row, index in enumerate(ids.tolist()):
+            inputs, out["targets"][row] = self.split[index]
+            out["inputs"][row] = _plain(inputs)
+
+    def labels(self, ids: Int64s) -> Int64s | None:
+        """Labels int64 [n] of `ids`, or None when they cannot be had without loading the inputs."""
+        return None if self._labels is None else np.asarray(self._labels(ids), np.int64)
+
+    def features(self, ids: Int64s) -> Float32s | None:
+        """Features float32 [n, D] of `ids`, or None when the split offers none."""
+        return None if self._features is None else np.asarray(self._features(ids), np.float32)
+
+    def classes(self) -> int:
+        """Number of classes: the largest label + 1. Reads every item where labels cannot be had otherwise."""
+        everything = np.arange(self.size)
+        labels = self.labels(everything)
+        if labels is None:
+            targets = getattr(self.split, "targets", None)  # torchvision's data sets keep their labels there
+            labels = np.asarray(targets if targets is not None else [self.split[i][1] for i in range(self.size)])
+        if labels.min() < 0:
+            raise ConfigError(
+                "data.name", type(self.split).__name__, f"label {labels.min()} is negative; classes are 0, 1, ..."
+            )
+        return int(labels.max()) + 1
+
+
+def _plain(inputs: Any) -> Array:
+    """An input as an array of a dtype that travels: float32, or the integer type it has."""
+    array = np.asarray(inputs)
+    if array.dtype.kind == "f":
+        return array.astype(np.float32, copy=False)
+    return array if array.dtype == np.uint8 or array.dtype == object else array.astype(np.int64, copy=False)

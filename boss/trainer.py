@@ -1,0 +1,130 @@
+"""The Boss's core: a stream of batches in, loss reports and metrics out. Knows no socket."""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from boss.config import MODELS, BossConfig
+from boss.evaluate import Evaluation
+from boss.outlet import LossOutlet
+from boss.step import Preparer, Stepper
+from proto.config import RunConfig
+from proto.errors import ConfigError
+from proto.messages import Batch, DataSpec, Value
+from proto.resolver import build, resolve
+
+
+class Batches(Protocol):
+    """Where batches come from: `boss.inlet.Stream`, or the serial wiring."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def release(self, batch: Batch) -> None: ...
+
+
+class Trainer:
+    """Trains a model on a stream of batches, evaluates it where the stream says so."""
+
+    def __init__(self, run: RunConfig, config: BossConfig, spec: DataSpec) -> None:
+        """Builds the model and tries it; raises ConfigError when it does not fit the data or the device is missing."""
+        self.config, self.spec = config, spec
+        self.device = _device(config.device)
+        torch.manual_seed(run.seed)
+        model = build("boss.args", resolve("boss.model", config.model, MODELS), {"spec": spec}, config.args)
+        if not isinstance(model, nn.Module):
+            raise ConfigError(
+                "boss.model", config.model, f"returned a {type(model).__name__}; needed: a torch.nn.Module"
+            )
+        self.model: nn.Module = model.to(self.device)
+        self.stepper = Stepper(self.model, config, spec.train_batches)
+        self.prepare = Preparer(spec, self.device)
+        self._try_model()
+        self.trained = 0
+        self.max_lag = 0
+        self.evaluation: dict[str, Value] = {}
+        self._evaluating: Evaluation | None = None
+
+    def _try_model(self) -> None:
+        """One forward pass of two instances, without a trace: does the model fit the data?"""
+        zeros = torch.zeros(
+            (2, *self.spec.input_shape), dtype=getattr(torch, self.spec.input_dtype), device=self.device
+        )
+        inputs = zeros.float() if zeros.dtype == torch.uint8 else zeros
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                logits = self.model(inputs)
+        except Exception as error:  # whatever a model raises on inputs it does not fit
+            shape = list(self.spec.input_shape)
+            raise ConfigError(
+                "boss.model", self.config.model, f"does not fit inputs of shape {shape}: {error}"
+            ) from error
+        finally:
+            self.model.train()
+        found, needed = list(getattr(logits, "shape", [])), [2, self.spec.classes]
+        if found != needed:
+            raise ConfigError(
+                "boss.model", self.config.model, f"returns shape {found} for 2 instances; needed: {needed}"
+            )
+
+    def train(self, stream: Batches, report: LossOutlet, record: Callable[[str, dict[str, Value]], None]) -> None:
+        """Takes every batch of `stream`: trains on it, or evaluates."""
+        for batch in stream:
+            if batch.kind == "train":
+                self.train_step(batch, report)
+            else:
+                self.evaluate_step(batch, record)
+            stream.release(batch)
+        report.flush(wait=True)
+
+    def train_step(self, batch: Batch, report: LossOutlet) -> None:
+        if batch.version:
+            self.max_lag = max(self.max_lag, self.stepper.steps - batch.version_step)
+        losses = self.stepper.step(*self.prepare(batch))
+        self.trained += len(batch.ids)
+        report.report(batch, self.stepper.steps, losses)
+
+    def evaluate_step(self, batch: Batch, record: Callable[[str, dict[str, Value]], None]) -> None:
+        if self._evaluating is None:
+            self._evaluating = Evaluation(self.spec.classes, self.device)
+        inputs, targets, _ = self.prepare(batch)
+        self.model.eval()
+        with torch.no_grad():
+            self._evaluating.add(self.model(inputs), targets)
+        self.model.train()
+        if batch.last:
+            self.evaluation = self._evaluating.result()
+            self._evaluating = None
+            record("eval", {"step": self.stepper.steps, "boss_epochs": self.boss_epochs, **self.evaluation})
+
+    @property
+    def boss_epochs(self) -> float:
+        return self.trained / self.spec.train_size
+
+    def metrics(self) -> dict[str, Value]:
+        """Where training stands."""
+        return {
+            "step": self.stepper.steps,
+            "trained": self.trained,
+            "boss_epochs": self.boss_epochs,
+            "max_lag": self.max_lag,
+            "lr": float(self.stepper.optimizer.param_groups[0]["lr"]),
+            **{f"test_{name}": value for name, value in self.evaluation.items()},
+        }
+
+
+def _device(name: str) -> torch.device:
+    """The device that `boss.device` names; raises ConfigError when it is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            "boss.device", name, f"cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N"
+        ) from None
+    return device

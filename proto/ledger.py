@@ -1,0 +1,63 @@
+"""The ledger: one record per instance, owned by the Assistant, mirrored in the Batcher."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from proto.types import Array, Float32s, Int64s
+
+FIELDS: dict[str, str] = {
+    "last_loss": "float32",
+    "loss_before": "float32",
+    "times_trained": "int32",
+    "last_step": "int64",
+}
+"""Field -> dtype. Losses are NaN until there is one, `last_step` is -1 until then."""
+
+
+class Ledger:
+    """The records of `size` instances as one array per field (20 bytes an instance)."""
+
+    def __init__(self, size: int) -> None:
+        self.last_loss = np.full(size, np.nan, np.float32)
+        self.loss_before = np.full(size, np.nan, np.float32)
+        self.times_trained = np.zeros(size, np.int32)
+        self.last_step = np.full(size, -1, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.last_loss)
+
+    def fold(self, ids: Int64s, losses: Float32s, step: int) -> None:
+        """Takes in the losses of one batch, in which an id may stand twice where the batch straddles passes."""
+        unique, first = np.unique(ids, return_index=True)
+        self._fold_distinct(unique, losses[first], step)
+        if len(unique) < len(ids):
+            again = np.ones(len(ids), bool)
+            again[first] = False
+            self.fold(ids[again], losses[again], step)
+
+    def _fold_distinct(self, ids: Int64s, losses: Float32s, step: int) -> None:
+        self.loss_before[ids] = self.last_loss[ids]
+        self.last_loss[ids] = losses
+        self.times_trained[ids] += 1
+        self.last_step[ids] = step
+
+    def take(self, ids: Int64s) -> dict[str, Array]:
+        """The records of `ids`, as arrays of their length."""
+        return {field: getattr(self, field)[ids] for field in FIELDS}
+
+    def apply(self, delta: Mapping[str, Array]) -> None:
+        """Takes over the records in `delta`: "ids" and every field.
+
+        Raises ValueError, changing nothing, unless all are there, of their dtype, equally long, with ids in range.
+        """
+        ids = delta.get("ids")
+        if ids is None or ids.dtype != np.int64 or ids.ndim != 1 or delta.keys() != {"ids", *FIELDS}:
+            raise ValueError("a ledger delta holds int64 ids and every field")
+        if len(ids) and (ids.min() < 0 or ids.max() >= len(self)):
+            raise ValueError(f"ids outside [0, {len(self)})")
+        for field, dtype in FIELDS.items():
+            if delta[field].shape != ids.shape or delta[field].dtype != dtype:
+                raise ValueError(f"{field} is {delta[field].dtype} {delta[field].shape}")
+        for field in FIELDS:
+            getattr(self, field)[ids] = delta[field]

@@ -1,0 +1,297 @@
+"""The message classes: everything one process can say to another.
+
+Each is a frozen pydantic model, validated strictly when it is made and when it is received. Arrays have a fixed
+dtype and number of dimensions; ids are int64 everywhere, losses and features float32. `TAGS` maps the type tag that
+travels to its class. A message says nothing about sockets; `proto.codec` turns it into frames and back.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
+
+from proto.types import Array, Float32s, Int64s
+
+PROTOCOL = 1
+"""Version of the messages; a peer that speaks another one is refused."""
+
+DTYPES = frozenset({"bool", "uint8", "int32", "int64", "float16", "float32", "float64"})
+"""The only dtypes that are read from a frame."""
+
+Role = Literal["batcher", "boss", "assistant"]
+ROLES: tuple[Role, ...] = ("batcher", "boss", "assistant")
+
+
+class ArrayOf:
+    """Annotation of an array field: its dtype and number of dimensions, both checked."""
+
+    def __init__(self, dtype: str | None, ndim: int | None) -> None:
+        self.dtype, self.ndim = dtype, ndim
+
+    def check(self, value: Any) -> Array:
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"an array is needed, not {type(value).__name__}")
+        if value.dtype.name not in DTYPES or (self.dtype is not None and value.dtype.name != self.dtype):
+            raise ValueError(
+                f"dtype {value.dtype} where {self.dtype or 'one of ' + ', '.join(sorted(DTYPES))} is needed"
+            )
+        if self.ndim is not None and value.ndim != self.ndim:
+            raise ValueError(f"shape {value.shape} where {self.ndim} dimensions are needed")
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+
+Ids = Annotated[Int64s, ArrayOf("int64", 1)]
+Counts = Annotated[Int64s, ArrayOf("int64", 1)]
+Floats = Annotated[Float32s, ArrayOf("float32", 1)]
+Matrix = Annotated[Float32s, ArrayOf("float32", 2)]
+AnyArray = Annotated[Array, ArrayOf(None, None)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Text = Annotated[str, Field(max_length=100_000)]
+
+
+class Message(BaseModel):
+    """Base of all messages."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+    tag: ClassVar[str]
+
+
+def same_length(*fields: str) -> Callable[[Any], Any]:
+    """A check that the named array fields of a message have equal first dimensions."""
+
+    def check(self: Any) -> Any:
+        lengths = {name: len(getattr(self, name)) for name in fields}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"lengths differ: {lengths}")
+        return self
+
+    return check
+
+
+# -- control: supervisor <-> workers ----------------------------------------------------------------------------
+
+
+class Hello(Message):
+    """Worker -> supervisor, first of all: who I am. The supervisor answers `Welcome`."""
+
+    tag: ClassVar[str] = "hello"
+    role: Role
+    pid: Count
+    version: Text
+
+
+class Welcome(Message):
+    """Supervisor -> worker: your incarnation, and the sha256 of the configuration you must have read."""
+
+    tag: ClassVar[str] = "welcome"
+    incarnation: Count
+    digest: Text
+
+
+class DataSpec(Message):
+    """Batcher -> supervisor -> Boss and Assistant: the data set, as they need it to build themselves.
+
+    `input_shape` and `input_dtype` are those of one instance. `mean` and `std` (per channel, empty for none) normalise
+    uint8 inputs after division by 255. `train_total` is the number of instances the run will train, `train_batches`
+    the number of batches they come in, `max_batch` the size of the largest one.
+    """
+
+    tag: ClassVar[str] = "spec"
+    train_size: Count
+    test_size: Count
+    classes: Count
+    class_names: tuple[Text, ...]
+    input_shape: tuple[Count, ...]
+    input_dtype: Text
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    feature_dim: Count
+    train_total: Count
+    train_batches: Count
+    max_batch: Count
+
+
+class Ready(Message):
+    """Worker -> supervisor: built and checked, waiting for `Start`."""
+
+    tag: ClassVar[str] = "ready"
+
+
+class Start(Message):
+    """Supervisor -> worker: every worker is ready; `peers` are their incarnations."""
+
+    tag: ClassVar[str] = "start"
+    peers: dict[Role, Count]
+
+
+class Stop(Message):
+    """Supervisor -> worker: end cleanly. The Assistant first waits, briefly, for `reports` loss reports in all."""
+
+    tag: ClassVar[str] = "stop"
+    reason: Text
+    reports: Count = 0
+
+
+# -- status: workers -> supervisor ------------------------------------------------------------------------------
+
+Value = float | int | str | tuple[int, ...]
+
+
+class Beat(Message):
+    """A sign of life with the worker's current metrics."""
+
+    tag: ClassVar[str] = "beat"
+    role: Role
+    values: dict[str, Value]
+
+
+class Record(Message):
+    """Something to keep in metrics.jsonl, such as an evaluation. `values` are flat."""
+
+    tag: ClassVar[str] = "record"
+    role: Role
+    event: Text
+    values: dict[str, Value]
+
+
+class Done(Message):
+    """A worker's last words after a clean end: its final metrics."""
+
+    tag: ClassVar[str] = "done"
+    role: Role
+    values: dict[str, Value]
+
+
+class Failed(Message):
+    """A worker's last words after an error. `kind` is "config" for what the user can mend, else "crash"."""
+
+    tag: ClassVar[str] = "failed"
+    role: Role
+    kind: Literal["config", "crash"]
+    text: Text
+
+
+# -- batches and credits: Batcher <-> Boss ----------------------------------------------------------------------
+
+
+class Open(Message):
+    """Boss -> Batcher: I read the stream now, with `slots` credits; evaluate every `eval_every` Boss epochs (0: only
+    at the end)."""
+
+    tag: ClassVar[str] = "open"
+    incarnation: Count
+    rank: Count
+    slots: Annotated[int, Field(ge=1, le=4096)]
+    eval_every: float
+
+
+class Credit(Message):
+    """Boss -> Batcher: slot `slot` is free again, batch `seq` was trained. `incarnation` is the Batcher's."""
+
+    tag: ClassVar[str] = "credit"
+    slot: Count
+    seq: Count
+    incarnation: Count
+
+
+class Batch(Message):
+    """Batcher -> Boss: one batch of B instances.
+
+    `seq` is gapless over the stream and names the batch (its batch id). `passes` and `cursor` say where its last
+    candidate stood. `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that
+    version had seen. `candidates` counts those considered since the batch before, `dropped` int64 [C] the dropped ones
+    per class (C = 0 where labels are no class numbers). `arrays` hold "inputs" [B, ...] and "targets" [B].
+    """
+
+    tag: ClassVar[str] = "batch"
+    kind: Literal["train", "eval"]
+    seq: Count
+    incarnation: Count
+    slot: Count
+    ids: Ids
+    weights: Floats
+    version: Count
+    version_step: Count
+    passes: Count
+    cursor: Count
+    candidates: Count
+    dropped: Counts
+    last: bool
+    arrays: dict[str, AnyArray]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        lengths = {len(self.ids), len(self.weights), *(len(a) if a.ndim else -1 for a in self.arrays.values())}
+        if len(lengths) != 1 or not self.arrays:
+            raise ValueError("ids, weights and arrays differ in length")
+        return self
+
+
+class End(Message):
+    """Batcher -> Boss: the budget is used up, nothing follows."""
+
+    tag: ClassVar[str] = "end"
+    seq: Count
+    incarnation: Count
+
+
+# -- features, losses, weights: the Assistant's side ------------------------------------------------------------
+
+
+class Features(Message):
+    """Batcher -> Assistant: features float32 [B, D] and labels int64 [B] of batch `batch_id`."""
+
+    tag: ClassVar[str] = "features"
+    batch_id: Count
+    incarnation: Count
+    ids: Ids
+    features: Matrix
+    labels: Ids
+
+    _whole = model_validator(mode="after")(same_length("ids", "features", "labels"))
+
+
+class Losses(Message):
+    """Boss -> Assistant: the unweighted loss of each instance of batch `batch_id`, trained in step `step`.
+
+    `incarnation` is that of the Batcher, which names batches: a report is joined to features of the same one.
+    """
+
+    tag: ClassVar[str] = "losses"
+    batch_id: Count
+    step: Count
+    incarnation: Count
+    ids: Ids
+    losses: Floats
+
+    _whole = model_validator(mode="after")(same_length("ids", "losses"))
+
+
+class Weights(Message):
+    """Assistant -> Batcher: snapshot `version`, which has seen the losses of Boss step `step`.
+
+    `arrays` are the scorer's. `delta` is the part of the ledger that changed since the delta before (`delta_number`
+    counts them, gapless): "ids", "last_loss", "loss_before", "times_trained", "last_step", equally long.
+    """
+
+    tag: ClassVar[str] = "weights"
+    version: Count
+    step: Count
+    incarnation: Count
+    arrays: dict[str, AnyArray]
+    mean_loss: float
+    confidence: float
+    delta_number: Count
+    delta: dict[str, AnyArray]
+
+
+TAGS: dict[str, type[Message]] = {
+    cls.tag: cls
+    for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Beat, Record, Done, Failed,
+                Open, Credit, Batch, End, Features, Losses, Weights)
+}  # fmt: skip
