@@ -39,7 +39,7 @@ class Learner:
         self._losses: OrderedDict[tuple[int, int], Losses] = OrderedDict()
         self._predicted: deque[Float32s] = deque()
         self._truth: deque[Bools] = deque()
-        self._window = config.window
+        self._window, self._judged = config.window, 0
         self.mean_loss = self.confidence = 0.0
         self.version = self.step = self.deltas = 0
         self.reports_folded = self.reports_refused = self.reports_unlearned = 0
@@ -113,9 +113,10 @@ class Learner:
         self.confidence = CONFIDENCE_DECAY * self.confidence + (1 - CONFIDENCE_DECAY) * accuracy
         self._predicted.append(q)
         self._truth.append(above)
-        while sum(map(len, self._truth)) - len(self._truth[0]) >= self._window:
+        self._judged += len(above)
+        while self._judged - len(self._truth[0]) >= self._window:
             self._predicted.popleft()
-            self._truth.popleft()
+            self._judged -= len(self._truth.popleft())
 
     def snapshot(self) -> Weights:
         """The newest version, with the ledger records that changed since `published` was last called."""

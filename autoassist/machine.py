@@ -29,6 +29,8 @@ HELLO_S = 120.0
 """A worker that has not said HELLO by then is broken."""
 STOP_S = 3.5
 """What has not ended by then is killed."""
+STOP_BEFORE_START_S = 0.3
+"""The same while workers are still starting: they have nothing to lose, and may be busy importing."""
 
 Phase = Literal["starting", "building", "ready", "running", "done", "gone"]
 
@@ -151,7 +153,8 @@ class Machine:
         """Ask all workers to end."""
         if self._stop_at is not None:
             return []
-        self._stop_at, self.reason = now + STOP_S, reason
+        self._stop_at = now + (STOP_BEFORE_START_S if self.started_at is None else STOP_S)
+        self.reason = reason
         sent = self.workers["boss"].values.get("reports_sent", 0)
         self._stop_message = Stop(reason=reason, reports=sent if isinstance(sent, int) else 0)
         # One that a person was to start, and that has not come, will not be waited for.

@@ -38,9 +38,9 @@ class Trainer:
                 "boss.model", config.model, f"returned a {type(model).__name__}; needed: a torch.nn.Module"
             )
         self.model: nn.Module = model.to(self.device)
+        self._try_model()  # before the optimizer: a lazy module has no parameters until its first forward
         self.stepper = Stepper(self.model, config, spec.train_batches)
         self.prepare = Preparer(spec, self.device)
-        self._try_model()
         self.trained = 0
         self.max_lag = 0
         self.evaluation: dict[str, Value] = {}

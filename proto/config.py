@@ -96,6 +96,10 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         raw = path.read_bytes()
         return tomllib.loads(raw.decode()), hashlib.sha256(raw).hexdigest()
     except OSError as error:
-        raise ConfigError("configuration file", str(path), f"{error.strerror}; name a TOML file that exists") from None
+        raise ConfigError(
+            "configuration file",
+            str(path),
+            f"{error.strerror}; name a TOML file that exists, or write section.key=value",
+        ) from None
     except ValueError as error:
         raise ConfigError("configuration file", str(path), f"no valid TOML: {error}") from None
