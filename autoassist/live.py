@@ -97,8 +97,7 @@ def _int(values: Mapping[str, Value], key: str) -> int:
 
 def evaluation_line(values: Mapping[str, Value]) -> str:
     """One line on an evaluation."""
-    return (
-        f"evaluation at {_float(values, 'boss_epochs'):.2f} Boss epochs: accuracy {_float(values, 'accuracy'):.4f}, "
-        f"macro-F1 {_float(values, 'macro_f1'):.4f}, worst class {_float(values, 'worst_class_accuracy'):.4f}, "
-        f"loss {_float(values, 'loss'):.4f}"
+    scores = ", ".join(
+        f"{name.replace('_', ' ')} {value:.4f}" for name, value in values.items() if name not in ("step", "boss_epochs")
     )
+    return f"{_float(values, 'boss_epochs'):.2f} Boss epochs: {scores}"

@@ -31,6 +31,8 @@ class DataConfig(Section):
     """Folder of the data set, for those that read files."""
     download: bool = False
     """Fetch the data set into `root` when it is not there."""
+    val_fraction: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the training split cut off as validation split (always the same one); 0: none."""
     args: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the data set's callable."""
 

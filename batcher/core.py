@@ -11,11 +11,12 @@ from batcher.plugin import Data, Source
 from batcher.selector import Selector
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import Batch, DataSpec, End, Features, Open, Value, Weights
+from proto.messages import Batch, DataSpec, End, Features, Kind, Open, Value, Weights
 from proto.resolver import build, resolve
 from proto.transport import Layout
 from proto.types import Array, Int64s
 
+EVALUATED: tuple[Kind, ...] = ("validation", "test")
 Lend = Callable[[int, Layout], dict[str, Array]]
 
 
@@ -25,7 +26,11 @@ class BatcherCore:
     def __init__(self, run: RunConfig, config: BatcherConfig, policy: PolicyConfig, data: Data, name: str) -> None:
         """Raises ConfigError when batch size or policy cannot be; `name` is the data set's, for messages."""
         self.run, self.config = run, config
-        self.train, self.test = Source(data.train, name), None if data.test is None else Source(data.test, name)
+        splits = {"train": data.train, "validation": data.validation, "test": data.test}
+        self.sources: dict[str, Source] = {
+            kind: Source(split, name) for kind, split in splits.items() if split is not None
+        }
+        self.train = self.sources["train"]
         size = self.train.size
         if config.batch_size > size:
             raise ConfigError(
@@ -41,7 +46,8 @@ class BatcherCore:
         self.store, self.selector = store, Selector(store, rule, classes)
         self.spec = DataSpec(
             train_size=size,
-            test_size=self.test.size if self.test else 0,
+            validation_size=len(data.validation) if data.validation is not None else 0,
+            test_size=len(data.test) if data.test is not None else 0,
             classes=classes,
             class_names=tuple(data.class_names),
             input_shape=self.train.shape,
@@ -65,7 +71,7 @@ class BatcherCore:
         """The Boss begins to read: the stream starts."""
         self._generator = Generator(
             size=self.train.size,
-            test_size=self.spec.test_size,
+            splits={kind: self.sources[kind].size for kind in EVALUATED if kind in self.sources},
             batch_size=self.config.batch_size,
             total=self.total,
             eval_every=max(1, round(message.eval_every * self.train.size)) if message.eval_every else 0,
@@ -83,9 +89,7 @@ class BatcherCore:
         seq, self._seq = self._seq, self._seq + 1
         if plan is None:
             return End(seq=seq, incarnation=incarnation), None
-        train = plan.kind == "train"
-        source = self.train if train else self.test
-        assert source is not None
+        train, source = plan.kind == "train", self.sources[plan.kind]
         arrays = lend(slot, source.layout(len(plan.ids)))
         source.fill(plan.ids, arrays)
         dropped = self._count(plan.dropped) if len(plan.dropped) else np.zeros_like(self._dropped)

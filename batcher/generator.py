@@ -4,12 +4,12 @@ It decides only who is in a batch; assembling is the core's. Order and coins of 
 and a purpose, and a coin belongs to a position of a pass. So they depend neither on batch size nor on restarts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from proto.messages import Kind
 from proto.types import Array, Float32s, Int64s
 
 ORDER, COINS = 0, 1
@@ -28,7 +28,7 @@ class Plan:
     plan before; `dropped`: the ids of those that were not kept.
     """
 
-    kind: Literal["train", "eval"]
+    kind: Kind
     ids: Int64s
     weights: Float32s
     passes: int
@@ -48,27 +48,49 @@ def batch_sizes(total: int, batch_size: int) -> tuple[int, int]:
     return full + (rest > 0 and not joins), min(total, batch_size) + joins
 
 
-class Generator:
-    """Plans batches until exactly `total` instances are trained, with the test split in between.
+@dataclass(frozen=True)
+class Position:
+    """Where a stream stands: the pass and position of the last candidate considered, how many instances have been
+    trained, and how many had been when the evaluation splits were last planned."""
 
-    The test split is planned whole and in order each time another `eval_every` instances are trained (0: never), and at
-    the end.
+    passes: int = 0
+    cursor: int = 0
+    trained: int = 0
+    evaluated: int = 0
+
+
+class Generator:
+    """Plans batches until exactly `total` instances are trained, with the evaluation splits in between.
+
+    `splits` are their names and sizes. Each is planned whole and in order each time another `eval_every` instances are
+    trained (0: never), and at the end.
     """
 
     def __init__(
-        self, *, size: int, test_size: int, batch_size: int, total: int, eval_every: int, seed: int, select: Select
+        self,
+        *,
+        size: int,
+        splits: Mapping[Kind, int],
+        batch_size: int,
+        total: int,
+        eval_every: int,
+        seed: int,
+        select: Select,
+        start: Position | None = None,
     ) -> None:
-        self.size, self.test_size, self.batch_size, self.total = size, test_size, batch_size, total
+        self.size, self.splits, self.batch_size, self.total = size, splits, batch_size, total
         self.eval_every, self.seed, self.select = eval_every, seed, select
-        self.trained = 0
+        start = start or Position()
+        self.trained = start.trained
         self.forced = 0
         """Candidates kept although the policy dropped them, because it had dropped N in a row."""
-        self._passes, self._position = 0, 0
-        self._order, self._coins = self._shuffle(0)
+        self._passes, self._position = start.passes, start.cursor
+        self._order, self._coins = self._shuffle(start.passes)
         self._rate = 1.0
         self._dropped_in_a_row = 0
-        self._evaluated = 0
-        self._eval_at: int | None = None
+        self._evaluated = start.evaluated
+        self._evaluating: list[tuple[Kind, int]] = []
+        """Splits still to be planned, each with the id it goes on from."""
 
     def _shuffle(self, passes: int) -> tuple[Int64s, Array]:
         order = np.random.default_rng(np.random.SeedSequence([self.seed, passes, ORDER])).permutation(self.size)
@@ -77,10 +99,11 @@ class Generator:
 
     def next(self) -> Plan | None:
         """The next plan, or None when the budget is used up and evaluated."""
-        if self._eval_at is None and self.test_size and self._evaluation_due():
-            self._eval_at = 0
-        if self._eval_at is not None:
-            return self._next_eval(self._eval_at)
+        if not self._evaluating and self._evaluation_due():
+            self._evaluated = self.trained
+            self._evaluating = [(kind, 0) for kind in self.splits]
+        if self._evaluating:
+            return self._next_evaluation(*self._evaluating.pop(0))
         return self._next_train() if self.trained < self.total else None
 
     def _evaluation_due(self) -> bool:
@@ -89,14 +112,13 @@ class Generator:
         crossed = self.eval_every > 0 and self.trained // self.eval_every > self._evaluated // self.eval_every
         return crossed or self.trained == self.total
 
-    def _next_eval(self, start: int) -> Plan:
-        ids = np.arange(start, min(start + self.batch_size, self.test_size))
-        last = bool(ids[-1] == self.test_size - 1)
-        self._eval_at = None if last else start + len(ids)
-        if last:
-            self._evaluated = self.trained
-        nobody = np.empty(0, np.int64)
-        return Plan("eval", ids, np.ones(len(ids), np.float32), self._passes, self._position, 0, nobody, last)
+    def _next_evaluation(self, kind: Kind, start: int) -> Plan:
+        stop = min(start + self.batch_size, self.splits[kind])
+        last = stop == self.splits[kind]
+        if not last:
+            self._evaluating.insert(0, (kind, stop))
+        ids, nobody = np.arange(start, stop), np.empty(0, np.int64)
+        return Plan(kind, ids, np.ones(len(ids), np.float32), self._passes, self._position, 0, nobody, last)
 
     def _next_train(self) -> Plan:
         left = self.total - self.trained

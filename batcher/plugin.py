@@ -9,7 +9,7 @@ torch `Dataset` whose items are `(input, label)`. It may offer more, and is then
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +19,9 @@ from proto.errors import ConfigError
 from proto.resolver import build, resolve
 from proto.transport import Layout
 from proto.types import Array, Float32s, Int64s
+
+VALIDATION_SEED = 0
+"""The same instances validate whatever the run's seed, so that runs can be compared."""
 
 
 class Split(Protocol):
@@ -36,6 +39,7 @@ class Data:
 
     train: Split
     test: Split | None = None
+    validation: Split | None = None
     class_names: Sequence[str] = ()
     mean: Sequence[float] = ()
     std: Sequence[float] = ()
@@ -48,7 +52,7 @@ def load(config: DataConfig) -> Data:
     if isinstance(made, tuple) and len(made) == 2:
         made = Data(*made)
     data = made if isinstance(made, Data) else Data(made)
-    for split in ("train", "test"):
+    for split in ("train", "validation", "test"):
         part = getattr(data, split)
         if part is not None and not (hasattr(part, "__len__") and hasattr(part, "__getitem__")):
             raise ConfigError(
@@ -56,7 +60,46 @@ def load(config: DataConfig) -> Data:
             )
         if part is not None and len(part) == 0:
             raise ConfigError("data.name", config.name, f"its {split} split is empty")
-    return data
+    return _with_validation(data, config)
+
+
+def _with_validation(data: Data, config: DataConfig) -> Data:
+    """`data` with `data.val_fraction` of its training split cut off as validation split, if one is asked for."""
+    if not config.val_fraction:
+        return data
+    if data.validation is not None:
+        raise ConfigError(
+            "data.val_fraction", config.val_fraction, f"{config.name} has a validation split of its own; use 0"
+        )
+    size = len(data.train)
+    count = round(size * config.val_fraction)
+    if not 0 < count < size:
+        raise ConfigError(
+            "data.val_fraction", config.val_fraction, f"leaves {size - count} of {size} instances to train on"
+        )
+    ids = np.random.default_rng(VALIDATION_SEED).permutation(size)
+    cut, rest = np.sort(ids[:count]), np.sort(ids[count:])
+    return replace(data, train=Subset(data.train, rest), validation=Subset(data.train, cut))
+
+
+class Subset:
+    """Those instances of a split whose ids are `ids`, named 0 to len(ids) - 1; offers what the split offers."""
+
+    def __init__(self, split: Split, ids: Int64s) -> None:
+        self._split, self._ids = split, ids
+        for name in ("labels", "features"):
+            if offered := getattr(split, name, None):
+                setattr(self, name, lambda some, offered=offered: offered(ids[some]))
+        if fill := getattr(split, "fill", None):
+            self.fill = lambda some, out: fill(ids[some], out)
+        if (targets := getattr(split, "targets", None)) is not None:
+            self.targets = np.asarray(targets)[ids]
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._split[int(self._ids[index])]
 
 
 class Source:

@@ -95,9 +95,10 @@ class Trainer:
             self._evaluating.add(self.model(inputs), targets)
         self.model.train()
         if batch.last:
-            self.evaluation = self._evaluating.result()
+            result = {f"{batch.kind}_{name}": value for name, value in self._evaluating.result().items()}
             self._evaluating = None
-            record("eval", {"step": self.stepper.steps, "boss_epochs": self.boss_epochs, **self.evaluation})
+            self.evaluation |= result
+            record("eval", {"step": self.stepper.steps, "boss_epochs": self.boss_epochs, **result})
 
     @property
     def boss_epochs(self) -> float:
@@ -111,7 +112,7 @@ class Trainer:
             "boss_epochs": self.boss_epochs,
             "max_lag": self.max_lag,
             "lr": float(self.stepper.optimizer.param_groups[0]["lr"]),
-            **{f"test_{name}": value for name, value in self.evaluation.items()},
+            **self.evaluation,
         }
 
 

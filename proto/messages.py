@@ -21,6 +21,8 @@ DTYPES = frozenset({"bool", "uint8", "int32", "int64", "float16", "float32", "fl
 """The only dtypes that are read from a frame."""
 
 Role = Literal["batcher", "boss", "assistant"]
+Kind = Literal["train", "validation", "test"]
+"""What a batch is for: to train on, or to evaluate on that split."""
 ROLES: tuple[Role, ...] = ("batcher", "boss", "assistant")
 
 
@@ -103,6 +105,7 @@ class DataSpec(Message):
 
     tag: ClassVar[str] = "spec"
     train_size: Count
+    validation_size: Count
     test_size: Count
     classes: Count
     class_names: tuple[Text, ...]
@@ -205,11 +208,12 @@ class Batch(Message):
     `seq` is gapless over the stream and names the batch (its batch id). `passes` and `cursor` say where its last
     candidate stood. `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that
     version had seen. `candidates` counts those considered since the batch before, `dropped` int64 [C] the dropped ones
-    per class (C = 0 where labels are no class numbers). `arrays` hold "inputs" [B, ...] and "targets" [B].
+    per class (C = 0 where labels are no class numbers). `last` marks the last batch of the budget, or of an
+    evaluation on a split. `arrays` hold "inputs" [B, ...] and "targets" [B].
     """
 
     tag: ClassVar[str] = "batch"
-    kind: Literal["train", "eval"]
+    kind: Kind
     seq: Count
     incarnation: Count
     slot: Count

@@ -21,4 +21,6 @@ def digits() -> Data:
         pixels, labels, test_size=TEST_SIZE, random_state=0, stratify=labels
     )
     names = [str(digit) for digit in range(10)]
-    return Data(ArraySplit(train, train_labels), ArraySplit(test, test_labels), names, mean=(0.31,), std=(0.38,))
+    return Data(
+        ArraySplit(train, train_labels), ArraySplit(test, test_labels), class_names=names, mean=(0.31,), std=(0.38,)
+    )

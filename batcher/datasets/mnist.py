@@ -39,7 +39,7 @@ def mnist(root: str, download: bool = False) -> Data:
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError("data.root", root, f"MNIST cannot be read: {error}") from None
     names = [str(digit) for digit in range(10)]
-    return Data(_in_memory(train), _in_memory(test), names, mean=(0.1307,), std=(0.3081,))
+    return Data(_in_memory(train), _in_memory(test), class_names=names, mean=(0.1307,), std=(0.3081,))
 
 
 def _in_memory(split: Any) -> ArraySplit:
