@@ -1,11 +1,14 @@
 """`python -m assistant --run-dir DIR`."""
 
+import logging
 import sys
 import time
 
 from assistant.config import AssistantConfig
 from proto.lifecycle import Worker, run_worker
-from proto.messages import DataSpec, Ready, Start
+from proto.messages import DataSpec, Mark, Part, Ready, Start
+
+log = logging.getLogger(__name__)
 
 LAST_REPORTS_S = 1.0
 """How long the reports that were sent before the end may take to arrive."""
@@ -17,13 +20,35 @@ def body(worker: Worker) -> None:
     # Torch takes seconds to import: after HELLO, so that the supervisor knows that we are there.
     import torch
 
+    from assistant import checkpoint
+    from assistant.history import History
     from assistant.inlet import Inlet
     from assistant.learner import Learner
     from assistant.outlet import Outlet
 
     torch.set_num_threads(config.threads)
-    learner = Learner(worker.expect(DataSpec), config)
-    inlet, outlet = Inlet(worker, learner), Outlet(worker, learner)
+    spec = worker.expect(DataSpec)
+    deterministic = worker.run.deterministic
+    learner = Learner(spec, config, ordered=deterministic)
+    history = History(spec.train_size, worker.run.lag) if deterministic else None
+
+    def save(mark: Mark) -> None:
+        try:
+            files = checkpoint.save(worker.run_dir, mark.name, learner, history)
+        except OSError as error:
+            log.warning("checkpoint %s not written: %s; going on without it", mark.name, error)
+            return
+        worker.tell(Part(name=mark.name, files=files, plain={}))
+
+    inlet = Inlet(worker, learner, save)
+    outlet = Outlet(worker, learner, history)
+
+    def publish_in_order() -> None:
+        outlet.publish()
+        inlet.mark_reached()
+
+    if deterministic:
+        learner.on_version = publish_in_order
     worker.metrics = lambda: {
         **learner.metrics(),
         "reports_received": inlet.reports_received,
@@ -31,11 +56,16 @@ def body(worker: Worker) -> None:
         "versions_postponed": outlet.postponed,
         "strays": inlet.strays,
     }
+    if worker.info.resume:
+        checkpoint.load(worker.run_dir, worker.info.resume, learner, history)
     worker.tell(Ready())
     worker.expect(Start)
+    if worker.info.resume:
+        outlet.replay()
     while not worker.stopping:
         if inlet.pump():
-            outlet.publish()
+            if not deterministic:
+                outlet.publish()
         else:
             worker.wait([inlet.features, inlet.losses])
         worker.beat()

@@ -5,6 +5,7 @@ running mean loss, and q = sigmoid(W x + U_y + b) is trained online by logistic 
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -14,33 +15,48 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from assistant.config import AssistantConfig
 from proto import scorer
-from proto.ledger import Ledger
+from proto.ledger import FIELDS, Ledger
 from proto.messages import DataSpec, Features, Losses, Value, Weights
-from proto.types import Bools, Float32s, Int64s
+from proto.types import Array, Bools, Float32s, Int64s
 
 WAITING = 1024
 """Batches whose features or losses are kept while their counterpart has not arrived."""
 MEAN_DECAY, CONFIDENCE_DECAY = 0.75, 0.95
 
+CARRIED = (
+    "mean_loss", "confidence", "version", "step", "deltas", "reports_folded", "reports_refused", "reports_unlearned",
+    "features_refused", "losses_quarantined",
+)  # fmt: skip
+"""Attributes that a checkpoint carries beside the arrays."""
+
 T = TypeVar("T", Features, Losses)
 
 
 class Learner:
-    """Joins features and losses on their batch id, keeps the ledger, and trains the scorer's arrays."""
+    """Joins features and losses on their batch id, keeps the ledger, and trains the scorer's arrays.
 
-    def __init__(self, spec: DataSpec, config: AssistantConfig) -> None:
+    With `ordered` it takes loss reports strictly in their order, each only once its features are there; otherwise the
+    ledger takes each at once and the scorer learns when it can. `on_version` is called after each report folded in.
+    """
+
+    def __init__(self, spec: DataSpec, config: AssistantConfig, *, ordered: bool = False) -> None:
         arrays = scorer.initial(spec.feature_dim, spec.classes)
         self._parameters = {name: torch.nn.Parameter(torch.from_numpy(array)) for name, array in arrays.items()}
         self._optimizer = torch.optim.SGD(self._parameters.values(), lr=config.lr)
         self._feature_dim = spec.feature_dim
+        self.ordered = ordered
+        self.on_version: Callable[[], None] = lambda: None
         self.ledger = Ledger(spec.train_size)
         self._changed = np.zeros(spec.train_size, bool)
+        self._full = False
+        """Whether the next snapshot must tell the whole ledger."""
         self._features: OrderedDict[tuple[int, int], Features] = OrderedDict()
         self._losses: OrderedDict[tuple[int, int], Losses] = OrderedDict()
         self._predicted: deque[Float32s] = deque()
         self._truth: deque[Bools] = deque()
         self._window, self._judged = config.window, 0
         self.mean_loss = self.confidence = 0.0
+        self._mean_begun = False
         self.version = self.step = self.deltas = 0
         self.reports_folded = self.reports_refused = self.reports_unlearned = 0
         self.features_refused = 0
@@ -53,14 +69,16 @@ class Learner:
             self.features_refused += 1
             return
         key = (message.incarnation, message.batch_id)
-        losses = self._losses.pop(key, None)
-        if losses is not None:
+        if self.ordered:
+            self._features[key] = message
+            self._fold_in_order()
+        elif (losses := self._losses.pop(key, None)) is not None:
             self._learn(message, losses)
         else:
             _keep(self._features, key, message)
 
     def fold_losses(self, message: Losses) -> None:
-        """Takes in the losses of a batch: the ledger at once, the scorer as soon as the features are there too.
+        """Takes in the losses of a batch.
 
         A report with an id outside the data set is refused whole. A loss that is not finite is quarantined: counted,
         its id shown, and kept out of ledger, mean and learning.
@@ -68,6 +86,27 @@ class Learner:
         if len(message.ids) == 0 or message.ids.min() < 0 or message.ids.max() >= len(self.ledger):
             self.reports_refused += 1
             return
+        key = (message.incarnation, message.batch_id)
+        if self.ordered:
+            self._losses[key] = message
+            self._fold_in_order()
+            return
+        self._record(message)
+        if (features := self._features.pop(key, None)) is not None:
+            self._learn(features, message)
+        else:
+            self.reports_unlearned += _keep(self._losses, key, message)
+        self.on_version()
+
+    def _fold_in_order(self) -> None:
+        while self._losses and (key := next(iter(self._losses))) in self._features:
+            losses = self._losses.pop(key)
+            self._record(losses)
+            self._learn(self._features.pop(key), losses)
+            self.on_version()
+
+    def _record(self, message: Losses) -> None:
+        """Folds a report into ledger and mean."""
         self.reports_folded += 1
         self.version += 1
         self.step = max(self.step, message.step)
@@ -80,25 +119,22 @@ class Learner:
         self.ledger.fold(message.ids[finite], message.losses[finite], message.step)
         self._changed[message.ids[finite]] = True
         mean = float(message.losses[finite].mean(dtype=np.float64))
-        self.mean_loss = mean if self.reports_folded == 1 else MEAN_DECAY * self.mean_loss + (1 - MEAN_DECAY) * mean
-        key = (message.incarnation, message.batch_id)
-        features = self._features.pop(key, None)
-        if features is not None:
-            self._learn(features, message)
-        else:
-            self.reports_unlearned += _keep(self._losses, key, message)
+        self.mean_loss = MEAN_DECAY * self.mean_loss + (1 - MEAN_DECAY) * mean if self._mean_begun else mean
+        self._mean_begun = True
 
     def _learn(self, features: Features, losses: Losses) -> None:
-        if not np.array_equal(features.ids, losses.ids):
+        """One step of logistic SGD on one batch."""
+        finite = np.isfinite(losses.losses)
+        if not np.array_equal(features.ids, losses.ids) or not finite.any():
             self.reports_unlearned += 1
             return
-        finite = np.isfinite(losses.losses)
         x, y = features.features[finite], features.labels[finite]
         above = losses.losses[finite] > self.mean_loss
         logits = self._logits(x, y)
         self._judge(torch.sigmoid(logits.detach()).numpy(), above)
         self._optimizer.zero_grad()
-        binary_cross_entropy_with_logits(logits, torch.from_numpy(above.astype(np.float32))).backward()  # type: ignore[no-untyped-call]
+        target = torch.from_numpy(above.astype(np.float32))
+        binary_cross_entropy_with_logits(logits, target).backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
 
     def _logits(self, x: Float32s, y: Int64s) -> torch.Tensor:
@@ -128,6 +164,7 @@ class Learner:
             arrays={name: parameter.detach().numpy().copy() for name, parameter in self._parameters.items()},
             mean_loss=self.mean_loss,
             confidence=self.confidence,
+            full=self._full,
             delta_number=self.deltas,
             delta={"ids": ids, **self.ledger.take(ids)},
         )
@@ -135,7 +172,28 @@ class Learner:
     def published(self) -> None:
         """The last snapshot is on its way: its ledger delta need not be sent again."""
         self._changed[:] = False
+        self._full = False
         self.deltas += 1
+
+    def state(self) -> tuple[dict[str, Array], dict[str, float]]:
+        """What another Learner needs to go on from here: arrays by name, and plain numbers."""
+        arrays = {name: parameter.detach().numpy().copy() for name, parameter in self._parameters.items()}
+        everything = np.arange(len(self.ledger))
+        plain = {name: getattr(self, name) for name in CARRIED}
+        return {**arrays, **self.ledger.take(everything)}, plain
+
+    def load(self, arrays: Mapping[str, Array], plain: Mapping[str, float]) -> None:
+        """Takes over what `state` gave."""
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                parameter.copy_(torch.from_numpy(np.array(arrays[name])))
+        self.ledger.apply({"ids": np.arange(len(self.ledger)), **{name: arrays[name] for name in FIELDS}})
+        for name in CARRIED:
+            setattr(self, name, plain[name])
+        if not self.ordered:  # else `assistant.history` tells the Batcher
+            self._full, self.deltas = True, 0
+            self._changed[:] = self.ledger.times_trained > 0
+        self._mean_begun = bool(np.isfinite(self.ledger.last_loss).any())
 
     def metrics(self) -> dict[str, Value]:
         """Counts, and the accuracy and AUC of "loss above the mean" over the window."""

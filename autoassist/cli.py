@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from autoassist import launch as launching
 from autoassist.config import documented, load
-from autoassist.launch import launch as run_to_the_end
 from batcher.config import DATASETS, POLICIES
 from boss.config import MODELS
 from proto.errors import ConfigError
@@ -47,12 +47,27 @@ def _or_exit(action: Callable[[], int]) -> None:
 
 
 @app.command()
-def launch(words: Words = None) -> None:
+def launch(
+    words: Words = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this directory.", show_default=False)
+    ] = None,
+) -> None:
     """Train: start Batcher, Boss and Assistant, watch them, and show what came of it.
 
     Without arguments it trains a small CNN on scikit-learn's handwritten digits.
     """
-    _or_exit(lambda: run_to_the_end(load(*_load(words)), Console()))
+
+    def run() -> int:
+        if resume is None:
+            return launching.launch(load(*_load(words)), Console())
+        if words:
+            raise ConfigError(
+                "--resume", str(resume), f"takes no {words[0]!r}: a run goes on with its own configuration"
+            )
+        return launching.resume(resume, Console())
+
+    _or_exit(run)
 
 
 @app.command()

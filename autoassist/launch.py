@@ -1,18 +1,25 @@
 """One run from configuration to summary: the run directory, the wiring (processes or serial), the exit code."""
 
+import fcntl
+import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from autoassist import summary as summaries
-from autoassist.config import Settings, to_toml
+from autoassist.config import Settings, load, to_toml
 from autoassist.live import View
-from autoassist.supervisor import Supervisor
+from autoassist.supervisor import Resume, Supervisor, cpu_seconds
+from proto import checkpoint
+from proto.config import RunInfo
 from proto.errors import ConfigError
 
 
@@ -23,15 +30,36 @@ def launch(settings: Settings, console: Console) -> int:
     """
     settings, run_dir = _make_run_dir(settings)
     try:
-        summary = (_serial if settings.run.serial else _processes)(
-            settings, run_dir, View(console, settings.run.budget)
-        )
+        return _run(settings, run_dir, None, console)
     except ConfigError:
         shutil.rmtree(run_dir)  # nothing was trained, and the name is free again for the corrected run
         raise
-    summaries.write(summary, run_dir / "summary.json")
+
+
+def resume(run_dir: Path, console: Console) -> int:
+    """Goes on with the run in `run_dir` from its newest good checkpoint; the exit code as of `launch`.
+
+    Raises ConfigError when there is none, or the run is complete.
+    """
+    settings = load(run_dir / "config.toml", [])
+    if (run_dir / "model.safetensors").exists():
+        raise ConfigError("--resume", str(run_dir), "this run is complete; nothing is left to do")
+    found = checkpoint.newest(run_dir)
+    if found is None:
+        raise ConfigError("--resume", str(run_dir), "has no checkpoint to go on from; launch the run anew")
+    return _run(settings, run_dir, Resume(*found), console)
+
+
+def _run(settings: Settings, run_dir: Path, resume: Resume | None, console: Console) -> int:
+    with _locked(run_dir):
+        checkpoint.discard_partial(run_dir)
+        view = View(console, settings.run.budget)
+        summary = (_serial if settings.run.serial else _processes)(settings, run_dir, resume, view)
+        summaries.write(summary, run_dir / "summary.json")
     summaries.show(summary, console)
     console.print(f"summary, metrics, logs and weights: {run_dir}", highlight=False, soft_wrap=True)
+    if summary["exit_code"] and checkpoint.newest(run_dir) is not None:
+        console.print(f"to go on: autoassist launch --resume {run_dir}", highlight=False, soft_wrap=True)
     return int(summary["exit_code"])
 
 
@@ -51,7 +79,22 @@ def _make_run_dir(settings: Settings) -> tuple[Settings, Path]:
     return settings, run_dir
 
 
-def _facts(settings: Settings) -> dict[str, Any]:
+@contextmanager
+def _locked(run_dir: Path) -> Iterator[None]:
+    """Keeps a second run out of `run_dir`; raises ConfigError when there is a first."""
+    descriptor = os.open(run_dir, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = RunInfo.load(run_dir).supervisor_pid
+            raise ConfigError("--resume", str(run_dir), f"this run is under way (pid {pid}); stop it first") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _facts(settings: Settings, resume: Resume | None) -> dict[str, Any]:
     return {
         "name": settings.run.name,
         "version": version("autoassist"),
@@ -60,33 +103,36 @@ def _facts(settings: Settings) -> dict[str, Any]:
         "policy": settings.policy.name,
         "seed": settings.run.seed,
         "serial": settings.run.serial,
+        "deterministic": settings.run.deterministic,
+        "resumed_from": resume.name if resume else None,
     }
 
 
-def _processes(settings: Settings, run_dir: Path, view: View) -> dict[str, Any]:
+def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[str, Any]:
     began = time.monotonic()
-    machine = Supervisor(settings, run_dir, view).run()
+    machine = Supervisor(settings, run_dir, view, resume).run()
     if machine.exit_code == 2:
         raise ConfigError.told(machine.reason)
     if machine.exit_code == 1:
-        view.say(f"[red]{machine.reason}[/]; its log: {run_dir / 'logs'}")
+        view.say(f"[red]{escape(machine.reason)}[/]; its log: {run_dir / 'logs'}")
     return summaries.summarise(
         {role: state.values for role, state in machine.workers.items()},
-        **_facts(settings),
+        cpu_seconds(machine, resume),
+        **_facts(settings, resume),
         exit_code=machine.exit_code,
         exit_reason=machine.reason,
         killed=[role for role, state in machine.workers.items() if state.killed],
         startup_s=None if machine.started_at is None else machine.started_at - began,
-        cpu_s_supervisor=time.process_time(),
     )
 
 
-def _serial(settings: Settings, run_dir: Path, view: View) -> dict[str, Any]:
+def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[str, Any]:
     from autoassist.serial import run_serial  # imports torch, which a run with processes does not need here
 
     return summaries.summarise(
-        run_serial(settings, run_dir, view),
-        **_facts(settings),
+        run_serial(settings, run_dir, resume, view),
+        {"serial": time.process_time()},
+        **_facts(settings, resume),
         exit_code=0,
         exit_reason="the budget is used up",
         killed=[],

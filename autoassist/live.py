@@ -97,7 +97,6 @@ def _int(values: Mapping[str, Value], key: str) -> int:
 
 def evaluation_line(values: Mapping[str, Value]) -> str:
     """One line on an evaluation."""
-    scores = ", ".join(
-        f"{name.replace('_', ' ')} {value:.4f}" for name, value in values.items() if name not in ("step", "boss_epochs")
-    )
-    return f"{_float(values, 'boss_epochs'):.2f} Boss epochs: {scores}"
+    where = ("trained", "step", "boss_epochs")
+    scores = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in values.items() if name not in where]
+    return f"{_float(values, 'boss_epochs'):.2f} Boss epochs: {', '.join(scores)}"

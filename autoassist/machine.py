@@ -78,6 +78,7 @@ class Machine:
         """One line on why the run ended."""
         self._digest, self._by_hand, self._began = digest, frozenset(by_hand), now
         self._stop_at: float | None = None
+        self._told_rest = False
 
     @property
     def stopping(self) -> bool:
@@ -110,10 +111,10 @@ class Machine:
                 state.values = message.values
             case Done():
                 state.values, state.phase = message.values, "done"
+                if role == "boss":
+                    return self.stop("the budget is used up", now) if not self.stopping else self._tell_rest()
                 if not self.stopping:
-                    if role != "boss":
-                        return self._fail(1, f"{role} ended before the Boss", now)
-                    return self.stop("the budget is used up", now)
+                    return self._fail(1, f"{role} ended before the Boss", now)
             case Failed():
                 state.phase = "done"
                 return self._fail(2 if message.kind == "config" else 1, self._blame(role, message), now)
@@ -127,7 +128,7 @@ class Machine:
         unexpected = state.phase != "done" and not self.stopping
         state.phase = "gone"
         if not unexpected:
-            return []
+            return self._tell_rest() if role == "boss" and self.stopping else []
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return self._fail(2 if code == 2 else 1, f"{role} {how}", now)
 
@@ -150,21 +151,30 @@ class Machine:
     # -- decisions
 
     def stop(self, reason: str, now: float) -> list[Action]:
-        """Ask all workers to end."""
+        """Ask all workers to end: a Boss that trains first, since the others serve its last steps and checkpoint."""
         if self._stop_at is not None:
             return []
         self._stop_at = now + (STOP_BEFORE_START_S if self.started_at is None else STOP_S)
         self.reason = reason
-        sent = self.workers["boss"].values.get("reports_sent", 0)
-        self._stop_message = Stop(reason=reason, reports=sent if isinstance(sent, int) else 0)
         # One that a person was to start, and that has not come, will not be waited for.
         for role in self._by_hand:
             if self.workers[role].phase == "starting":
                 self.workers[role].phase = "gone"
-        return [Tell(role, self._stop_message) for role in ROLES if self.workers[role].phase not in ("done", "gone")]
+        if self.workers["boss"].phase == "running":
+            return [Tell("boss", Stop(reason=reason))]
+        return self._tell_rest()
+
+    def _tell_rest(self) -> list[Action]:
+        """Ask those to end that have not been asked, once."""
+        if self._told_rest:
+            return []
+        self._told_rest = True
+        sent = self.workers["boss"].values.get("reports_sent", 0)
+        stop = Stop(reason=self.reason, reports=sent if isinstance(sent, int) else 0)
+        return [Tell(role, stop) for role in ROLES if self.workers[role].phase not in ("done", "gone")]
 
     def _stop_late_comer(self, role: Role) -> list[Action]:
-        return [Tell(role, self._stop_message)] if self.stopping else []
+        return [Tell(role, Stop(reason=self.reason))] if self.stopping else []
 
     def _start(self, now: float) -> list[Action]:
         if any(state.phase != "ready" for state in self.workers.values()) or self.stopping:

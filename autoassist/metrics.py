@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from proto.messages import Role, Value
 
@@ -14,11 +14,20 @@ BEAT_EVERY_S = 2.0
 
 
 class MetricsFile:
-    """Appends to metrics.jsonl. Each line has `t` (seconds since it was opened), `role`, `event` and the values."""
+    """Appends to metrics.jsonl. Each line has `t` (seconds since the run began), `role`, `event` and the values.
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w", buffering=1)
-        self._began = time.monotonic()
+    A run that goes on from a checkpoint first cuts what was written after it: what is trained again counts once.
+    """
+
+    def __init__(self, path: Path, manifest: Mapping[str, Any] | None = None) -> None:
+        """`manifest` is the checkpoint's that the run goes on from."""
+        before = 0.0
+        if manifest is not None:
+            before = float(manifest["t"])
+            kept = [line for line in path.read_text().splitlines() if _before(json.loads(line), manifest)]
+            path.write_text("".join(f"{line}\n" for line in kept))
+        self._file = path.open("a", buffering=1)
+        self._began = time.monotonic() - before
         self._beats: dict[Role, float] = {}
 
     def __enter__(self) -> Self:
@@ -29,12 +38,17 @@ class MetricsFile:
     ) -> None:
         self._file.close()
 
+    @property
+    def t(self) -> float:
+        """Seconds since the run began; time between a checkpoint's end and its resumption does not count."""
+        return time.monotonic() - self._began
+
     def write(self, role: Role, event: str, values: Mapping[str, Value]) -> None:
         finite = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in values.items()
         }
-        line = {"t": round(time.monotonic() - self._began, 3), "role": role, "event": event, **finite}
+        line = {"t": round(self.t, 3), "role": role, "event": event, **finite}
         self._file.write(json.dumps(line) + "\n")
 
     def beat(self, role: Role, values: Mapping[str, Value]) -> None:
@@ -43,3 +57,10 @@ class MetricsFile:
         if values and now - self._beats.get(role, float("-inf")) >= BEAT_EVERY_S:
             self._beats[role] = now
             self.write(role, "beat", values)
+
+
+def _before(line: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
+    """Whether a line tells of something the checkpoint has seen."""
+    if "trained" in line:
+        return bool(line["trained"] <= manifest["evaluated" if line["event"] == "eval" else "trained"])
+    return bool(line["t"] <= manifest["t"])

@@ -1,41 +1,44 @@
 """`run.serial`: the three cores in one process, without sockets. For debuggers, tests and quick comparisons."""
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 
+import assistant.checkpoint
+import boss.checkpoint
+from assistant.history import History
 from assistant.learner import Learner
+from autoassist.checkpoints import Collector
 from autoassist.config import Settings
 from autoassist.live import View, evaluation_line
 from autoassist.metrics import MetricsFile
+from autoassist.supervisor import Resume
 from batcher.core import BatcherCore
 from batcher.plugin import load
-from boss.checkpoint import save_weights
+from boss.account import Account
 from boss.clock import Clocked
 from boss.outlet import LossOutlet
 from boss.trainer import Trainer
-from proto.messages import Batch, End, Losses, Open, Role, Value, Weights
+from proto.messages import Batch, End, Losses, Mark, Part, Role, Value
 from proto.transport import Layout
 from proto.types import Array
 
 
 class SerialStream:
-    """Stands where sockets stand otherwise: batch b is chosen with the Assistant as it was after batch b - lag."""
+    """Stands where sockets stand otherwise, between the core of the Batcher and that of the Assistant."""
 
-    def __init__(self, core: BatcherCore, learner: Learner, lag: int) -> None:
-        self.core, self.learner = core, learner
-        # With a lag of 1 the batch is chosen after the losses of the one before it have been learned from.
-        self._versions: deque[Weights] = deque()
-        self._lag = lag
+    def __init__(
+        self, core: BatcherCore, learner: Learner, history: History, run_dir: Path, collector: Collector
+    ) -> None:
+        self.core, self.learner, self.history = core, learner, history
+        self.run_dir, self.collector = run_dir, collector
+        learner.on_version = self._publish
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
-            while len(self._versions) >= self._lag:
-                self.core.fold(self._versions.popleft())
             message, features = self.core.next(0, 0, _lend)
             if isinstance(message, End):
                 return
@@ -46,44 +49,63 @@ class SerialStream:
     def release(self, batch: Batch) -> None:
         """Nothing to give back: arrays are made anew for each batch."""
 
-    def report(self, losses: Losses) -> bool:
-        self.learner.fold_losses(losses)
-        self._versions.append(self.learner.snapshot())
-        self.learner.published()
+    def send(self, message: Losses | Mark) -> bool:
+        """What the Boss says to the Assistant."""
+        if isinstance(message, Losses):
+            self.learner.fold_losses(message)
+        else:
+            files = assistant.checkpoint.save(self.run_dir, message.name, self.learner, self.history)
+            self.collector.add("assistant", Part(name=message.name, files=files, plain={}))
         return True
+
+    def _publish(self) -> None:
+        snapshot = self.learner.snapshot()
+        self.learner.published()
+        self.history.add(snapshot)
+        self.core.fold(snapshot)
 
 
 def _lend(slot: int, layout: Layout) -> dict[str, Array]:
     return {name: np.empty(shape, dtype) for name, (shape, dtype) in layout.items()}
 
 
-def run_serial(settings: Settings, run_dir: Path, view: View) -> dict[Role, dict[str, Value]]:
+def run_serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[Role, dict[str, Value]]:
     """Trains to the end of the budget; returns each core's metrics. Raises ConfigError as the workers would."""
     if settings.boss.threads:
         torch.set_num_threads(settings.boss.threads)
-    core = BatcherCore(settings.run, settings.batcher, settings.policy, load(settings.data), settings.data.name)
-    learner = Learner(core.spec, settings.assistant)
-    trainer = Trainer(settings.run, settings.boss, core.spec)
-    core.open(Open(incarnation=0, rank=0, slots=1, eval_every=settings.boss.eval_every))
-    stream = SerialStream(core, learner, settings.run.lag)
-    clock = Clocked(stream)
-    outlet = LossOutlet(stream.report, settings.boss.loss_queue)
-    with MetricsFile(run_dir / "metrics.jsonl") as metrics:
+    run, config = settings.run, settings.boss
+    core = BatcherCore(run, settings.batcher, settings.policy, load(settings.data), settings.data.name, run.lag)
+    learner = Learner(core.spec, settings.assistant, ordered=True)
+    history = History(core.spec.train_size, run.lag)
+    trainer, account = Trainer(run, config, core.spec), Account()
+    with MetricsFile(run_dir / "metrics.jsonl", resume.manifest if resume else None) as metrics:
+        collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"serial": time.process_time()}}, view.say)
+        stream = SerialStream(core, learner, history, run_dir, collector)
+        outlet = LossOutlet(stream.send, config.loss_queue)
+        if resume is not None:
+            boss.checkpoint.load(run_dir, resume.name, trainer, account, outlet)
+            assistant.checkpoint.load(run_dir, resume.name, learner, history)
+            for snapshot in history.replay():
+                core.fold(snapshot)
+        every = max(1, round(config.checkpoint_every * core.spec.train_size)) if config.checkpoint_every else 0
+        checkpointer = boss.checkpoint.Checkpointer(
+            run_dir, every, trainer, account, outlet, lambda part: collector.add("boss", part)
+        )
+        core.open(account.open(incarnation=0, slots=1, eval_every=config.eval_every))
 
         def record(event: str, values: dict[str, Value]) -> None:
             metrics.write("boss", event, values)
             view.say(evaluation_line(values))
 
-        trainer.train(clock, outlet, record)
-    save_weights(trainer.model, run_dir / "model.safetensors")
+        trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
+    boss.checkpoint.save_weights(trainer.model.state_dict(), run_dir / "model.safetensors")
     return {
         "batcher": core.metrics(),
         "boss": {
             **trainer.metrics(),
-            "train_s": clock.seconds,
+            **account.metrics(),
             "reports_made": outlet.made,
             "reports_dropped": outlet.dropped,
-            "cpu_s": time.process_time(),
         },
         "assistant": learner.metrics(),
     }

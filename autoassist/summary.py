@@ -14,8 +14,9 @@ from proto.messages import Role, Value
 Values = Mapping[str, Value]
 
 
-def summarise(workers: Mapping[Role, Values], **run: Any) -> dict[str, Any]:
-    """The summary of a run from the newest metrics of its workers and facts on the `run` as a whole.
+def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float], **run: Any) -> dict[str, Any]:
+    """The summary of a run from the newest metrics of its workers, the CPU seconds of each process, and facts on the
+    `run` as a whole.
 
     A number that was not measured is None.
     """
@@ -31,15 +32,15 @@ def summarise(workers: Mapping[Role, Values], **run: Any) -> dict[str, Any]:
         "boss_instances": _count(boss, "trained"),
         "boss_epochs": _number(boss, "boss_epochs"),
         "optimizer_steps": _count(boss, "step"),
-        "candidates": _count(batcher, "candidates"),
-        "kept_fraction": _number(batcher, "kept_fraction"),
-        "dropped_per_class": list(_tuple(batcher, "dropped_per_class")),
+        "candidates": _count(boss, "candidates"),
+        "kept_fraction": _number(boss, "kept_fraction"),
+        "dropped_per_class": list(_tuple(boss, "dropped_per_class")),
         "assistant_accuracy": _number(assistant, "accuracy"),
         "assistant_auc": _number(assistant, "auc"),
         "max_lag": _count(boss, "max_lag"),
         "train_s": _number(boss, "train_s"),
         "boss_waited_s": _number(boss, "waited_s"),
-        **{f"cpu_s_{role}": _number(values, "cpu_s") for role, values in workers.items()},
+        **{f"cpu_s_{who}": seconds for who, seconds in cpu_s.items()},
         "reports_sent": made,
         "reports_folded": folded,
         "reports_dropped": dropped,
@@ -102,9 +103,9 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
         f"evaluations apart; waited {summary['boss_waited_s'] or 0:.2f} s for batches",
     )
     row("start-up", "startup_s", "{:.2f} s")
-    for role in ("batcher", "boss", "assistant", "supervisor"):
-        if f"cpu_s_{role}" in summary:
-            row(f"CPU, {role}", f"cpu_s_{role}", "{:.2f} s")
+    for key in summary:
+        if key.startswith("cpu_s_"):
+            row(f"CPU, {key.removeprefix('cpu_s_')}", key, "{:.2f} s")
     console.print(table)
     if summary["losses_quarantined"]:
         ids = ", ".join(map(str, summary["quarantined_ids"]))

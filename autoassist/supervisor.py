@@ -8,17 +8,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import zmq
 
+from autoassist.checkpoints import Collector
 from autoassist.config import Settings
 from autoassist.live import View, evaluation_line
 from autoassist.machine import Action, Machine, Tell
 from autoassist.metrics import MetricsFile
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml
-from proto.messages import ROLES, Message, Record, Role
+from proto.messages import ROLES, Message, Part, Record, Role
 from proto.sockets import ALIVE, Port, make_socket_dir, sweep
 
 TICK_MS = 100
@@ -26,11 +29,19 @@ LAST_WORDS_S = 0.3
 """How long after a process has ended its last words may still arrive."""
 
 
+@dataclass(frozen=True)
+class Resume:
+    """The checkpoint a run goes on from."""
+
+    name: str
+    manifest: dict[str, Any]
+
+
 class Supervisor:
     """One run: three processes and the sockets to them."""
 
-    def __init__(self, settings: Settings, run_dir: Path, view: View) -> None:
-        self.settings, self.run_dir, self.view = settings, run_dir, view
+    def __init__(self, settings: Settings, run_dir: Path, view: View, resume: Resume | None) -> None:
+        self.settings, self.run_dir, self.view, self.resume = settings, run_dir, view, resume
         self.run_id = f"{settings.run.name}-{os.urandom(4).hex()}"
         self._processes: dict[Role, subprocess.Popen[bytes]] = {}
         self._ended_at: dict[Role, float] = {}
@@ -48,10 +59,13 @@ class Supervisor:
             os.mkfifo(socket_dir / ALIVE, 0o600)
             # Open for both, so that this does not wait for a reader; EOF at the workers is our death.
             alive = os.open(socket_dir / ALIVE, os.O_RDWR)
-            RunInfo(run_id=self.run_id, socket_dir=socket_dir, supervisor_pid=os.getpid()).save(self.run_dir)
+            name = self.resume.name if self.resume else ""
+            info = RunInfo(run_id=self.run_id, socket_dir=socket_dir, supervisor_pid=os.getpid(), resume=name)
+            info.save(self.run_dir)
             ports.extend(Port(context, channel, "supervisor", socket_dir, codec) for channel in ("control", "status"))
             control, status = ports
-            with self._caught_signals(), self.view, MetricsFile(self.run_dir / "metrics.jsonl") as metrics:
+            manifest = self.resume.manifest if self.resume else None
+            with self._caught_signals(), self.view, MetricsFile(self.run_dir / "metrics.jsonl", manifest) as metrics:
                 return self._loop(control, status, metrics)
         finally:
             self._kill_all()
@@ -66,6 +80,11 @@ class Supervisor:
         by_hand = self.settings.run.by_hand
         machine = Machine(read_toml(self.run_dir / "config.toml")[1], by_hand, time.monotonic())
         self._start(by_hand)
+
+        def facts() -> dict[str, Any]:
+            return {"t": metrics.t, "cpu_s": cpu_seconds(machine, self.resume)}
+
+        collector = Collector(self.run_dir, facts, self.view.say)
         poller = zmq.Poller()
         for port in (control, status):
             poller.register(port.socket, zmq.POLLIN)
@@ -74,7 +93,9 @@ class Supervisor:
             now = time.monotonic()
             actions: list[Action] = []
             for sender, message in control.receive():
-                if sender in ROLES:
+                if isinstance(message, Part) and sender in ROLES:
+                    collector.add(sender, message)
+                elif sender in ROLES:
                     actions += machine.told(sender, message, now)
             for _, message in status.receive():
                 actions += self._heard(machine, metrics, message, now)
@@ -104,7 +125,7 @@ class Supervisor:
     def _start(self, by_hand: list[Role]) -> None:
         """Starts each worker as `python -m ROLE --run-dir DIR`, except those the user starts."""
         logs = self.run_dir / "logs"
-        logs.mkdir()
+        logs.mkdir(exist_ok=True)
         # A folder of the user's must not hide a package of ours, and numpy must not take the Boss's cores.
         quiet = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
         # Ctrl-C reaches the whole terminal; the workers leave it to us.
@@ -120,7 +141,7 @@ class Supervisor:
                     if role == "boss"
                     else {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
                 )
-                with (logs / f"{role}.log").open("wb") as log:
+                with (logs / f"{role}.log").open("ab") as log:
                     self._processes[role] = subprocess.Popen(
                         command,
                         stdin=subprocess.DEVNULL,
@@ -168,6 +189,17 @@ class Supervisor:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+
+def cpu_seconds(machine: Machine, resume: Resume | None) -> dict[str, float]:
+    """CPU seconds of each process, with those it had spent before the checkpoint the run went on from."""
+    spent: dict[str, float] = {}
+    for role, state in machine.workers.items():
+        seconds = state.values.get("cpu_s", 0.0)
+        spent[role] = seconds if isinstance(seconds, float) else 0.0
+    spent["supervisor"] = time.process_time()
+    before = resume.manifest["cpu_s"] if resume else {}
+    return {who: seconds + before.get(who, 0.0) for who, seconds in spent.items()}
 
 
 def _exists(pid: int) -> bool:

@@ -16,7 +16,8 @@ def body(worker: Worker) -> None:
     """Load the data set, then answer every credit with a batch until the budget is used up."""
     data = worker.section("data", DataConfig)
     config, policy = worker.section("batcher", BatcherConfig), worker.section("policy", PolicyConfig)
-    core = BatcherCore(worker.run, config, policy, load(data), data.name)
+    lag = worker.run.lag if worker.run.deterministic else None
+    core = BatcherCore(worker.run, config, policy, load(data), data.name, lag)
     batches = worker.port("batches")
     carrier = FrameCarrier(batches)
     inlet, outlet = Inlet(worker, carrier, core), Outlet(worker, batches, carrier)
@@ -27,7 +28,7 @@ def body(worker: Worker) -> None:
     ended = False
     while not worker.stopping:
         inlet.pump()
-        if inlet.credits and not ended:
+        if inlet.credits and not ended and core.ready:
             message, features = core.next(inlet.credits.popleft(), worker.incarnation, carrier.lend)
             outlet.send(message, features)
             ended = isinstance(message, End)

@@ -1,12 +1,13 @@
 """The Batcher's core: messages in, messages out, no socket and no clock."""
 
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 
 from batcher.config import POLICIES, BatcherConfig, PolicyConfig
 from batcher.features import FeatureStore
-from batcher.generator import Generator, batch_sizes
+from batcher.generator import Generator, Position, batch_sizes
 from batcher.plugin import Data, Source
 from batcher.selector import Selector
 from proto.config import RunConfig
@@ -21,11 +22,23 @@ Lend = Callable[[int, Layout], dict[str, Array]]
 
 
 class BatcherCore:
-    """Turns the Assistant's weights and the Boss's credits into batches."""
+    """Turns the Assistant's weights and the Boss's credits into batches.
 
-    def __init__(self, run: RunConfig, config: BatcherConfig, policy: PolicyConfig, data: Data, name: str) -> None:
+    With a `lag`, batch b is chosen with exactly the version that has seen batch b - lag; else with the newest.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        config: BatcherConfig,
+        policy: PolicyConfig,
+        data: Data,
+        name: str,
+        lag: int | None = None,
+    ) -> None:
         """Raises ConfigError when batch size or policy cannot be; `name` is the data set's, for messages."""
-        self.run, self.config = run, config
+        self.run, self.config, self.lag = run, config, lag
+        self._early: deque[Weights] = deque()
         splits = {"train": data.train, "validation": data.validation, "test": data.test}
         self.sources: dict[str, Source] = {
             kind: Source(split, name) for kind, split in splits.items() if split is not None
@@ -60,7 +73,6 @@ class BatcherCore:
             max_batch=largest,
         )
         self._seq = self._candidates = self._kept = 0
-        self._dropped = np.zeros(classes, np.int64)
         self._generator: Generator | None = None
 
     @property
@@ -68,23 +80,42 @@ class BatcherCore:
         return self._generator is not None
 
     def open(self, message: Open) -> None:
-        """The Boss begins to read: the stream starts."""
+        """The Boss begins to read: the stream starts, or goes on where the Boss says."""
+        size = self.train.size
+        self._seq = message.seq
         self._generator = Generator(
-            size=self.train.size,
+            size=size,
             splits={kind: self.sources[kind].size for kind in EVALUATED if kind in self.sources},
             batch_size=self.config.batch_size,
             total=self.total,
-            eval_every=max(1, round(message.eval_every * self.train.size)) if message.eval_every else 0,
+            eval_every=max(1, round(message.eval_every * size)) if message.eval_every else 0,
             seed=self.run.seed,
             select=self.selector.select,
+            start=Position(message.passes, message.cursor, message.batches, message.trained, message.evaluated),
         )
 
     def fold(self, weights: Weights) -> None:
-        self.selector.fold(weights)
+        """Takes in a snapshot of the Assistant."""
+        if self.lag is None:
+            self.selector.fold(weights)
+        else:
+            self._early.append(weights)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next batch can be chosen now: with a lag, whether the version it needs has arrived."""
+        assert self._generator is not None, "the stream is not open"
+        if self.lag is None or not self._generator.trains_next:
+            return True
+        needed = self._generator.batches + 1 - self.lag
+        while self._early and self._early[0].version <= needed:
+            self.selector.fold(self._early.popleft())
+        return self.selector.version >= needed
 
     def next(self, slot: int, incarnation: int, lend: Lend) -> tuple[Batch | End, Features | None]:
         """The next batch, collated into the arrays that `lend` gives for `slot`, and its features for the Assistant."""
         assert self._generator is not None, "the stream is not open"
+        assert self.ready, "the version that the next batch needs has not arrived"
         plan = self._generator.next()
         seq, self._seq = self._seq, self._seq + 1
         if plan is None:
@@ -92,7 +123,6 @@ class BatcherCore:
         train, source = plan.kind == "train", self.sources[plan.kind]
         arrays = lend(slot, source.layout(len(plan.ids)))
         source.fill(plan.ids, arrays)
-        dropped = self._count(plan.dropped) if len(plan.dropped) else np.zeros_like(self._dropped)
         self._candidates += plan.candidates
         self._kept += len(plan.ids) if train else 0
         batch = Batch(
@@ -107,7 +137,7 @@ class BatcherCore:
             passes=plan.passes,
             cursor=plan.cursor,
             candidates=plan.candidates,
-            dropped=dropped,
+            dropped=self._count(plan.dropped),
             last=plan.last,
             arrays=arrays,
         )
@@ -121,17 +151,16 @@ class BatcherCore:
         )
 
     def _count(self, ids: Int64s) -> Int64s:
+        """How many of the instances `ids` are of each class, int64 [C]; those not known yet are left out."""
+        if not len(ids):
+            return np.zeros(self.spec.classes, np.int64)
         _, labels, known = self.store.get(ids)
-        counts = np.bincount(labels[known], minlength=len(self._dropped))
-        self._dropped += counts
-        return counts.astype(np.int64)
+        return np.bincount(labels[known], minlength=self.spec.classes).astype(np.int64)
 
     def metrics(self) -> dict[str, Value]:
         return {
             "candidates": self._candidates,
-            "kept": self._kept,
             "kept_fraction": self._kept / max(self._candidates, 1),
-            "dropped_per_class": tuple(self._dropped.tolist()),
             "forced": self._generator.forced if self._generator else 0,
             "version": self.selector.version,
             "weights_refused": self.selector.weights_refused,

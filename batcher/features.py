@@ -48,15 +48,14 @@ class FeatureStore:
         sample = np.sort(np.random.default_rng(seed).choice(source.size, min(source.size, SAMPLE), replace=False))
         features = source.features(sample)
         if features is None:
-            arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in source.layout(len(sample)).items()}
-            source.fill(sample, arrays)
-            features = pool(arrays["inputs"], limit)
+            features = pool(source.take(sample)["inputs"], limit)
         self.dim = features.shape[1]
         norm = float(np.square(features, dtype=np.float64).sum(axis=1).mean()) ** 0.5
         self.scale = np.float32(1 / norm if 0 < norm < np.inf else 1)
         self._features = np.zeros((source.size, self.dim), np.float16)
         self._labels = np.full(source.size, -1, np.int64)
         self._known = np.zeros(source.size, bool)
+        self._seen_before = np.zeros(source.size, bool)
 
     def visit(self, ids: Int64s, arrays: Mapping[str, Array]) -> None:
         """Keeps what can be derived from the assembled instances `ids`."""
@@ -69,6 +68,10 @@ class FeatureStore:
                 arrays["targets"][new],
             )
 
+    def revisit(self, ids: Int64s) -> None:
+        """The instances `ids` were seen in a life before this one: they are loaded when they are asked for."""
+        self._seen_before[ids] = True
+
     def get(self, ids: Int64s) -> tuple[Float32s, Int64s, Bools]:
         """Scaled features float32 [n, D], labels int64 [n] and whether they are known, bool [n], for `ids`.
 
@@ -79,6 +82,8 @@ class FeatureStore:
             features, labels = self.source.features(new), self.source.labels(new)
             if features is not None and labels is not None:
                 self._keep(new, features, labels)
+            elif len(again := new[self._seen_before[new]]):
+                self.visit(again, self.source.take(again))
         return self._features[ids].astype(np.float32), self._labels[ids], self._known[ids]
 
     def _keep(self, ids: Int64s, features: Float32s, labels: Int64s) -> None:

@@ -50,11 +50,12 @@ def batch_sizes(total: int, batch_size: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a stream stands: the pass and position of the last candidate considered, how many instances have been
-    trained, and how many had been when the evaluation splits were last planned."""
+    """Where a stream stands: the pass and position of the last candidate considered, how many batches and instances
+    have been trained, and how many instances had been when the evaluation splits were last planned."""
 
     passes: int = 0
     cursor: int = 0
+    batches: int = 0
     trained: int = 0
     evaluated: int = 0
 
@@ -81,7 +82,8 @@ class Generator:
         self.size, self.splits, self.batch_size, self.total = size, splits, batch_size, total
         self.eval_every, self.seed, self.select = eval_every, seed, select
         start = start or Position()
-        self.trained = start.trained
+        self.batches, self.trained = start.batches, start.trained
+        """Training batches and instances planned so far."""
         self.forced = 0
         """Candidates kept although the policy dropped them, because it had dropped N in a row."""
         self._passes, self._position = start.passes, start.cursor
@@ -99,12 +101,17 @@ class Generator:
 
     def next(self) -> Plan | None:
         """The next plan, or None when the budget is used up and evaluated."""
+        if self.trains_next:
+            return self._next_train()
+        return self._next_evaluation(*self._evaluating.pop(0)) if self._evaluating else None
+
+    @property
+    def trains_next(self) -> bool:
+        """Whether the next plan is one to train on."""
         if not self._evaluating and self._evaluation_due():
             self._evaluated = self.trained
             self._evaluating = [(kind, 0) for kind in self.splits]
-        if self._evaluating:
-            return self._next_evaluation(*self._evaluating.pop(0))
-        return self._next_train() if self.trained < self.total else None
+        return not self._evaluating and self.trained < self.total
 
     def _evaluation_due(self) -> bool:
         if self.trained == self._evaluated:
@@ -138,7 +145,7 @@ class Generator:
             ids.append(chunk[keep])
             weights.append(w[keep])
             dropped.append(chunk[~keep])
-        self.trained += have
+        self.batches, self.trained = self.batches + 1, self.trained + have
         return Plan(
             "train", np.concatenate(ids), np.concatenate(weights), self._passes, self._position, candidates,
             np.concatenate(dropped), self.trained == self.total,

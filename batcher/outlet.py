@@ -11,13 +11,13 @@ class Outlet:
 
     def __init__(self, worker: Worker, batches: Port, carrier: Carrier) -> None:
         self.batches, self.carrier = batches, carrier
-        self.features = worker.port("features")
+        self._send_features = worker.sender(worker.port("features"))
         self.features_dropped = 0
 
     def send(self, message: Batch | End, features: Features | None) -> None:
         # Features first: the Assistant then has them when the Boss's losses arrive.
         if features is not None:
-            self.features_dropped += not self.features.send(features)
+            self.features_dropped += not self._send_features(features)
         if isinstance(message, Batch):
             self.carrier.send(message, "boss")
         else:

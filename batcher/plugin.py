@@ -137,6 +137,12 @@ class Source:
             inputs, out["targets"][row] = self.split[index]
             out["inputs"][row] = _plain(inputs)
 
+    def take(self, ids: Int64s) -> dict[str, Array]:
+        """The instances `ids`, in new arrays."""
+        arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in self.layout(len(ids)).items()}
+        self.fill(ids, arrays)
+        return arrays
+
     def labels(self, ids: Int64s) -> Int64s | None:
         """Labels int64 [n] of `ids`, or None when they cannot be had without loading the inputs."""
         return None if self._labels is None else np.asarray(self._labels(ids), np.int64)

@@ -32,7 +32,8 @@ class Selector:
             array.shape == self._arrays[name].shape and array.dtype == np.float32 and np.isfinite(array).all()
             for name, array in weights.arrays.items()
         )
-        if not fits or weights.version <= self.version or weights.delta_number != self._deltas:
+        newer = weights.full or (weights.version > self.version and weights.delta_number == self._deltas)
+        if not fits or not newer:
             self.weights_refused += 1
             log.warning("refused weights version %d (delta %d)", weights.version, weights.delta_number)
             return
@@ -42,6 +43,10 @@ class Selector:
             self.weights_refused += 1
             log.warning("refused weights version %d: %s", weights.version, error)
             return
+        if weights.full:
+            # These instances were seen before the Batcher was started anew: what it knew of them can be had again.
+            self.store.revisit(weights.delta["ids"][weights.delta["times_trained"] > 0])
+            self._deltas = weights.delta_number
         self._arrays = {name: np.array(array) for name, array in weights.arrays.items()}
         self._deltas += 1
         self.version, self.version_step = weights.version, weights.step

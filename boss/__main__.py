@@ -18,7 +18,8 @@ def body(worker: Worker) -> None:
     # Torch takes seconds to import: after HELLO, so that the supervisor knows that we are there.
     import torch
 
-    from boss.checkpoint import save_weights
+    from boss import checkpoint
+    from boss.account import Account
     from boss.clock import Clocked
     from boss.inlet import Stream
     from boss.outlet import LossOutlet
@@ -26,29 +27,40 @@ def body(worker: Worker) -> None:
 
     if config.threads:
         torch.set_num_threads(config.threads)
-    trainer = Trainer(worker.run, config, worker.expect(DataSpec))
+    if worker.run.deterministic:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    spec = worker.expect(DataSpec)
+    trainer, account = Trainer(worker.run, config, spec), Account()
+    outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue)
+    if worker.info.resume:
+        checkpoint.load(worker.run_dir, worker.info.resume, trainer, account, outlet)
     batches = worker.port("batches")
-    stream = Stream(worker, batches, FrameCarrier(batches), config.slots, config.eval_every)
-    clock = Clocked(stream)
-    outlet = LossOutlet(worker.port("losses").send, config.loss_queue)
+    carrier = FrameCarrier(batches)
+    stream = Stream(worker, batches, carrier, config.slots, config.eval_every, lambda: trainer.between_steps)
+    every = max(1, round(config.checkpoint_every * spec.train_size)) if config.checkpoint_every else 0
+    checkpointer = checkpoint.Checkpointer(worker.run_dir, every, trainer, account, outlet, worker.tell)
     worker.metrics = lambda: {
         **trainer.metrics(),
-        "train_s": clock.seconds,
+        **account.metrics(),
         "waited_s": stream.waited_s,
         "loss": outlet.recent_loss,
         "reports_made": outlet.made,
         "reports_sent": outlet.sent,
         "reports_dropped": outlet.dropped,
         "batches_refused": stream.refused,
+        "checkpoints_failed": checkpointer.failed,
     }
     worker.tell(Ready())
     worker.expect(Start)
-    trainer.train(clock, outlet, worker.record)
+    stream.open(account)
+    trainer.train(Clocked(stream, account), outlet, worker.record, checkpointer.after_batch)
+    if every and not stream.complete and not worker.orphaned:
+        checkpointer.save()
     deadline = time.monotonic() + LAST_REPORTS_S
     while not outlet.flush() and time.monotonic() < deadline:
         time.sleep(0.005)
     if stream.complete:
-        save_weights(trainer.model, worker.run_dir / "model.safetensors")
+        checkpoint.save_weights(trainer.model.state_dict(), worker.run_dir / "model.safetensors")
 
 
 if __name__ == "__main__":

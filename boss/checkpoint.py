@@ -1,19 +1,114 @@
-"""What the Boss keeps on disk."""
+"""What the Boss keeps on disk: its part of each checkpoint, and weights alone."""
 
+import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
-from safetensors.torch import save_model
-from torch import nn
+import torch
+from safetensors.torch import load_file, save_file
+
+from boss.account import Account
+from boss.outlet import LossOutlet
+from boss.state import State
+from proto import checkpoint
+from proto.messages import Batch, Mark, Part
+
+log = logging.getLogger(__name__)
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Writes the weights of `model` as safetensors, whole or not at all."""
+class Trains(Protocol):
+    """What a checkpoint needs of the trainer."""
+
+    @property
+    def between_steps(self) -> bool: ...
+
+    def state(self) -> State: ...
+
+    def load(self, state: State) -> None: ...
+
+
+class Checkpointer:
+    """Takes a checkpoint each time another `every` instances are trained (0: never), at the end of a step."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        every: int,
+        trainer: Trains,
+        account: Account,
+        outlet: LossOutlet,
+        tell: Callable[[Part], None],
+    ) -> None:
+        """`tell` is given what the supervisor is told once the part is on disk."""
+        self.run_dir, self.every, self.trainer = run_dir, every, trainer
+        self.account, self.outlet, self._tell = account, outlet, tell
+        self.written = self.failed = 0
+        self._last = account.trained
+
+    def after_batch(self, batch: Batch) -> None:
+        """Takes one now if it is time."""
+        due = self.every and self.account.trained // self.every > self._last // self.every
+        if due and self.trainer.between_steps:
+            self.save()
+
+    def save(self) -> None:
+        """Writes the Boss's part and marks the place for the Assistant's. A failure is logged; training goes on."""
+        if self.account.trained == self._last:
+            return
+        self._last = self.account.trained
+        name = checkpoint.name_of(self.account.batches)
+        state = self.trainer.state()
+        # On the device the newest reports may still be copying; the mark must come after them.
+        self.outlet.flush(wait=True)
+        plain = {
+            "trainer": state.plain,
+            "account": self.account.plain(),
+            "reports": {"made": self.outlet.made, "dropped": self.outlet.dropped},
+        }
+        tensors = _apart(state.tensors)
+        try:
+            files = checkpoint.write_part(self.run_dir, name, "boss", lambda path: save_file(tensors, path), plain)
+        except OSError as error:
+            self.failed += 1
+            log.warning("checkpoint %s not written: %s; the one before it stays, training goes on", name, error)
+            return
+        self.written += 1
+        self._tell(
+            Part(name=name, files=files, plain={"trained": self.account.trained, "evaluated": self.account.evaluated})
+        )
+        self.outlet.mark(Mark(name=name, batches=self.account.batches))
+
+
+def load(run_dir: Path, name: str, trainer: Trains, account: Account, outlet: LossOutlet) -> None:
+    """Brings the Boss to where it was when the part was written."""
+    plain = checkpoint.read_plain(run_dir, name, "boss")
+    trainer.load(State(load_file(checkpoint.tensors_path(run_dir, name, "boss")), plain["trainer"]))
+    for key, value in plain["account"].items():
+        setattr(account, key, value)
+    outlet.made, outlet.dropped = plain["reports"]["made"], plain["reports"]["dropped"]
+
+
+def save_weights(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Writes weights as safetensors, whole or not at all."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_model(model, str(partial))
+        save_file(_apart(tensors), partial)
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _apart(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors on the CPU, none sharing memory with another (as tied weights do), which safetensors refuses."""
+    found: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for key, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        place = plain.untyped_storage().data_ptr()
+        found[key] = plain.clone() if place in seen else plain
+        seen.add(place)
+    return found

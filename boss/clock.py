@@ -3,33 +3,32 @@
 import time
 from collections.abc import Iterator
 
+from boss.account import Account
 from boss.trainer import Batches
 from proto.messages import Batch
 
 
 class Clocked:
-    """A stream of batches that takes the time. Waiting for a training batch counts; the evaluations do not."""
+    """A stream of batches that keeps account of them, with the time.
 
-    def __init__(self, stream: Batches) -> None:
-        self._stream = stream
-        self._began: float | None = None
-        self._ended = self._before = 0.0
+    Waiting for a training batch counts; the evaluations do not.
+    """
+
+    def __init__(self, stream: Batches, account: Account) -> None:
+        self._stream, self._account = stream, account
 
     def __iter__(self) -> Iterator[Batch]:
+        began: float | None = None
+        before = self._account.train_s
         for batch in self._stream:
+            self._account.add(batch)
             if batch.kind == "train":
-                if self._began is None:
-                    self._began = self._ended = time.perf_counter()
+                began = time.perf_counter() if began is None else began
                 yield batch
-                self._ended = time.perf_counter()
+                self._account.train_s = before + time.perf_counter() - began
             else:
-                self._before, self._began = self.seconds, None
+                began, before = None, self._account.train_s
                 yield batch
 
     def release(self, batch: Batch) -> None:
         self._stream.release(batch)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds trained so far."""
-        return self._before + (0.0 if self._began is None else self._ended - self._began)

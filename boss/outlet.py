@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proto.messages import Batch, Losses
+from proto.messages import Batch, Losses, Mark
 from proto.types import Int64s
 
-Send = Callable[[Losses], bool]
-"""Sends one report; False when it does not fit."""
+Send = Callable[[Losses | Mark], bool]
+"""Sends one message; False when it does not fit."""
 
 
 class LossOutlet:
@@ -24,7 +24,7 @@ class LossOutlet:
     def __init__(self, send: Send, limit: int) -> None:
         self._send, self._limit = send, limit
         self._copying: deque[tuple[Batch, int, Tensor, torch.cuda.Event]] = deque()
-        self._queue: deque[Losses] = deque()
+        self._queue: deque[Losses | Mark] = deque()
         self.made = self.dropped = self.sent = 0
         self.recent_loss = float("nan")
         """Mean loss of the newest report that has left the device."""
@@ -43,6 +43,11 @@ class LossOutlet:
             self._enqueue(batch, step, losses)
         self.flush()
 
+    def mark(self, mark: Mark) -> None:
+        """Puts `mark` behind the reports made so far; `flush(wait=True)` first."""
+        self._queue.append(mark)
+        self.flush()
+
     def flush(self, *, wait: bool = False) -> bool:
         """Sends what can be sent now, with `wait` after every copy has ended; True when nothing is left."""
         while self._copying and (wait or self._copying[0][3].query()):  # type: ignore[no-untyped-call]
@@ -50,15 +55,15 @@ class LossOutlet:
             event.synchronize()
             self._enqueue(batch, step, pinned)
         while self._queue and self._send(self._queue[0]):
-            self._queue.popleft()
-            self.sent += 1
+            self.sent += isinstance(self._queue.popleft(), Losses)
         return not self._copying and not self._queue
 
     def _enqueue(self, batch: Batch, step: int, losses: Tensor) -> None:
         ids: Int64s = np.array(batch.ids)
         report = Losses(batch_id=batch.seq, step=step, incarnation=batch.incarnation, ids=ids, losses=losses.numpy())
         self.recent_loss = float(report.losses.mean())
-        if len(self._queue) == self._limit:
-            self._queue.popleft()
-            self.dropped += 1
         self._queue.append(report)
+        if len(self._queue) > self._limit:
+            # A mark is never dropped: without it there would be no checkpoint.
+            del self._queue[next(i for i, item in enumerate(self._queue) if isinstance(item, Losses))]
+            self.dropped += 1

@@ -9,6 +9,7 @@ from torch import nn
 from boss.config import MODELS, BossConfig
 from boss.evaluate import Evaluation
 from boss.outlet import LossOutlet
+from boss.state import State
 from boss.step import Preparer, Stepper
 from proto.config import RunConfig
 from proto.errors import ConfigError
@@ -69,11 +70,40 @@ class Trainer:
                 "boss.model", self.config.model, f"returns shape {found} for 2 instances; needed: {needed}"
             )
 
-    def train(self, stream: Batches, report: LossOutlet, record: Callable[[str, dict[str, Value]], None]) -> None:
+    between_steps = True
+
+    def state(self) -> State:
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        for i, values in self.stepper.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
+        return State(tensors, {"steps": self.stepper.steps, "trained": self.trained})
+
+    def load(self, state: State) -> None:
+        model = {k[6:]: v for k, v in state.tensors.items() if k.startswith("model.")}
+        self.model.load_state_dict(model)
+        optimizer = self.stepper.optimizer.state_dict()
+        for key, value in state.tensors.items():
+            if key.startswith("optimizer."):
+                _, i, name = key.split(".")
+                optimizer["state"].setdefault(int(i), {})[name] = value
+        self.stepper.optimizer.load_state_dict(optimizer)
+        for _ in range(state.plain["steps"]):
+            assert self.stepper.schedule is not None
+            self.stepper.schedule.step()
+        self.stepper.steps, self.trained = state.plain["steps"], state.plain["trained"]
+
+    def train(
+        self,
+        stream: Batches,
+        report: LossOutlet,
+        record: Callable[[str, dict[str, Value]], None],
+        after_batch: Callable[[Batch], None] = lambda batch: None,
+    ) -> None:
         """Takes every batch of `stream`: trains on it, or evaluates."""
         for batch in stream:
             if batch.kind == "train":
                 self.train_step(batch, report)
+                after_batch(batch)
             else:
                 self.evaluate_step(batch, record)
             stream.release(batch)
@@ -98,7 +128,9 @@ class Trainer:
             result = {f"{batch.kind}_{name}": value for name, value in self._evaluating.result().items()}
             self._evaluating = None
             self.evaluation |= result
-            record("eval", {"step": self.stepper.steps, "boss_epochs": self.boss_epochs, **result})
+            record(
+                "eval", {"trained": self.trained, "step": self.stepper.steps, "boss_epochs": self.boss_epochs, **result}
+            )
 
     @property
     def boss_epochs(self) -> float:

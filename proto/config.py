@@ -59,8 +59,10 @@ class RunConfig(Section):
     """Seed of everything random: order, coins, initial weights."""
     serial: bool = False
     """Wire the three cores in one process, without sockets: for debuggers, tests and quick comparisons."""
+    deterministic: bool = False
+    """Bit-identical runs: batch b is chosen with the Assistant as it was after batch b - lag; full queues wait."""
     lag: int = Field(default=8, ge=1, le=10_000)
-    """With `serial`: batch b is chosen with the Assistant as it was after batch b - lag."""
+    """The lag of `deterministic` and of `serial`, in batches."""
     by_hand: list[Role] = Field(default_factory=list)
     """Workers that you start yourself (in a debugger, say): launch prints the command and waits for them."""
 
@@ -71,6 +73,8 @@ class RunInfo(BaseModel):
     run_id: str
     socket_dir: Path
     supervisor_pid: int
+    resume: str = ""
+    """Name of the checkpoint to go on from."""
 
     @classmethod
     def load(cls, run_dir: Path) -> Self:

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 WAIT_MS = 100
 """No wait is longer, so a signal's flag is seen soon."""
 BEAT_S = 0.5
-ORPHAN_GRACE_S = 2.0
+ORPHAN_GRACE_S = 1.0
+"""How long a worker may take to end once its supervisor is dead."""
 
 M = TypeVar("M", bound=Message)
 S = TypeVar("S", bound=Section)
@@ -62,6 +63,8 @@ class Worker:
         self.metrics: Callable[[], dict[str, Value]] = dict
         """What the worker's heartbeats and last words report; its body sets it."""
         self.expected_reports = 0
+        self.orphaned = False
+        """True once the supervisor is dead: nothing that needs it is worth beginning."""
         self._stop: str | None = None
         self._last_beat = 0.0
         self._beats_dropped = 0
@@ -134,6 +137,21 @@ class Worker:
             poller.register(port.socket, zmq.POLLIN)
         poller.poll(timeout_ms)
 
+    def sender(self, port: Port, to: str = "") -> Callable[[Message], bool]:
+        """How this run sends on a queue that may be full: once, or, where it must be deterministic, until it fits."""
+        if not self.run.deterministic:
+            return lambda message: port.send(message, to)
+
+        def patiently(message: Message) -> bool:
+            while not port.send(message, to):
+                if self.stopping:
+                    return False
+                time.sleep(0.0005)
+                self.beat()
+            return True
+
+        return patiently
+
     def beat(self) -> None:
         """Reports `metrics` to the supervisor, at most every half second."""
         now = time.monotonic()
@@ -174,6 +192,7 @@ class Worker:
             pass  # the directory is gone, and so is its supervisor
         if self._stop is None or self.info.socket_dir.exists():
             log.warning("the supervisor (pid %d) is gone; ending", self.info.supervisor_pid)
+        self.orphaned = True
         self.stop("the supervisor is gone")
         # Nobody else is left to do it; open connections go on without their files.
         shutil.rmtree(self.info.socket_dir, ignore_errors=True)

@@ -26,6 +26,10 @@ Kind = Literal["train", "validation", "test"]
 ROLES: tuple[Role, ...] = ("batcher", "boss", "assistant")
 
 
+Value = float | int | str | tuple[int, ...]
+"""A metric."""
+
+
 class ArrayOf:
     """Annotation of an array field: its dtype and number of dimensions, both checked."""
 
@@ -140,9 +144,17 @@ class Stop(Message):
     reports: Count = 0
 
 
-# -- status: workers -> supervisor ------------------------------------------------------------------------------
+class Part(Message):
+    """Worker -> supervisor: my part of checkpoint `name` is on disk; `files` are its files' names and sha256, `plain`
+    what the manifest keeps of it."""
 
-Value = float | int | str | tuple[int, ...]
+    tag: ClassVar[str] = "part"
+    name: Annotated[str, Field(pattern="^[a-z0-9-]{1,64}$")]
+    files: dict[str, Text]
+    plain: dict[str, Value]
+
+
+# -- status: workers -> supervisor ------------------------------------------------------------------------------
 
 
 class Beat(Message):
@@ -184,13 +196,23 @@ class Failed(Message):
 
 class Open(Message):
     """Boss -> Batcher: I read the stream now, with `slots` credits; evaluate every `eval_every` Boss epochs (0: only
-    at the end)."""
+    at the end). The rest says where to go on from: all 0 at the beginning of a run.
+
+    `seq` is the number of the next batch; `passes` and `cursor` are those of the last batch trained, the `batches`-th
+    of the run's training batches; `trained` instances are behind us, `evaluated` when the last evaluation was made.
+    """
 
     tag: ClassVar[str] = "open"
     incarnation: Count
     rank: Count
     slots: Annotated[int, Field(ge=1, le=4096)]
     eval_every: float
+    seq: Count = 0
+    passes: Count = 0
+    cursor: Count = 0
+    batches: Count = 0
+    trained: Count = 0
+    evaluated: Count = 0
 
 
 class Credit(Message):
@@ -276,11 +298,21 @@ class Losses(Message):
     _whole = model_validator(mode="after")(same_length("ids", "losses"))
 
 
+class Mark(Message):
+    """Boss -> Assistant, between reports: write your part of checkpoint `name`, with the losses of the first `batches`
+    training batches folded in."""
+
+    tag: ClassVar[str] = "mark"
+    name: Annotated[str, Field(pattern="^[a-z0-9-]{1,64}$")]
+    batches: Count
+
+
 class Weights(Message):
     """Assistant -> Batcher: snapshot `version`, which has seen the losses of Boss step `step`.
 
     `arrays` are the scorer's. `delta` is the part of the ledger that changed since the delta before (`delta_number`
-    counts them, gapless): "ids", "last_loss", "loss_before", "times_trained", "last_step", equally long.
+    counts them, gapless): "ids", "last_loss", "loss_before", "times_trained", "last_step", equally long. A `full` one
+    holds every record that there is and starts the count anew.
     """
 
     tag: ClassVar[str] = "weights"
@@ -290,6 +322,7 @@ class Weights(Message):
     arrays: dict[str, AnyArray]
     mean_loss: float
     confidence: float
+    full: bool
     delta_number: Count
     delta: dict[str, AnyArray]
 
@@ -297,5 +330,5 @@ class Weights(Message):
 TAGS: dict[str, type[Message]] = {
     cls.tag: cls
     for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Beat, Record, Done, Failed,
-                Open, Credit, Batch, End, Features, Losses, Weights)
+                Open, Credit, Batch, End, Features, Losses, Mark, Weights, Part)
 }  # fmt: skip

@@ -1,0 +1,37 @@
+"""Makes checkpoints whole: when every process has written its part, the manifest is added and the folder renamed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from proto import checkpoint
+from proto.messages import Part, Role
+
+PARTS: tuple[Role, ...] = ("boss", "assistant")
+"""Who writes a part. The Batcher writes none: where its stream stands travels with the batches, to the Boss."""
+
+
+class Collector:
+    """Collects the parts of a run's checkpoints."""
+
+    def __init__(self, run_dir: Path, facts: Callable[[], dict[str, Any]], say: Callable[[str], None]) -> None:
+        """`facts()` is what else the manifest keeps; `say` shows a line to the user."""
+        self.run_dir, self._facts, self._say = run_dir, facts, say
+        self._parts: dict[str, dict[Role, Part]] = {}
+        self.written = 0
+
+    def add(self, role: Role, part: Part) -> None:
+        """`role` has written its part. A disk that refuses the manifest is a warning; training goes on."""
+        parts = self._parts.setdefault(part.name, {})
+        parts[role] = part
+        if not all(needed in parts for needed in PARTS):
+            return
+        files = {name: digest for one in parts.values() for name, digest in one.files.items()}
+        plain = {key: value for one in parts.values() for key, value in one.plain.items()}
+        try:
+            checkpoint.complete(self.run_dir, part.name, {"files": files, **plain, **self._facts()})
+            self.written += 1
+        except OSError as error:
+            self._say(f"[yellow]checkpoint {part.name} not written: {error}; the one before it stays[/]")
+        # Parts of older ones that never came together will not any more.
+        self._parts = {name: rest for name, rest in self._parts.items() if name > part.name}

@@ -1,0 +1,64 @@
+"""What the run has come to, counted from the batches the Boss took, and where its stream stands."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from proto.messages import Batch, Open, Value
+
+
+@dataclass
+class Account:
+    """Counts over all training batches so far; a resumed run goes on from its checkpoint's."""
+
+    seq: int = 0
+    """Number of the next batch."""
+    passes: int = 0
+    cursor: int = 0
+    batches: int = 0
+    trained: int = 0
+    evaluated: int = 0
+    """Instances trained when the last evaluation was made."""
+    candidates: int = 0
+    dropped_per_class: list[int] = field(default_factory=list)
+    train_s: float = 0.0
+
+    def add(self, batch: Batch) -> None:
+        """`batch` was taken."""
+        self.seq = batch.seq + 1
+        if batch.kind != "train":
+            self.evaluated = self.trained
+            return
+        self.passes, self.cursor = batch.passes, batch.cursor
+        self.batches += 1
+        self.trained += len(batch.ids)
+        self.candidates += batch.candidates
+        dropped = batch.dropped.tolist()
+        self.dropped_per_class = [
+            a + b for a, b in zip(self.dropped_per_class or [0] * len(dropped), dropped, strict=True)
+        ]
+
+    def open(self, incarnation: int, slots: int, eval_every: float) -> Open:
+        """The message that has the Batcher begin, or go on, after the batches accounted for."""
+        return Open(
+            incarnation=incarnation,
+            rank=0,
+            slots=slots,
+            eval_every=eval_every,
+            seq=self.seq,
+            passes=self.passes,
+            cursor=self.cursor,
+            batches=self.batches,
+            trained=self.trained,
+            evaluated=self.evaluated,
+        )
+
+    def metrics(self) -> dict[str, Value]:
+        return {
+            "candidates": self.candidates,
+            "kept_fraction": self.trained / max(self.candidates, 1),
+            "dropped_per_class": tuple(self.dropped_per_class),
+            "train_s": self.train_s,
+        }
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
