@@ -46,6 +46,8 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float], **run:
         "reports_dropped": dropped,
         "reports_unread": made - dropped - folded,
         "features_dropped": _count(batcher, "features_dropped"),
+        "instances_skipped": _count(batcher, "skipped"),
+        "skipped_ids": list(_tuple(batcher, "skipped_ids")),
         "losses_quarantined": _count(assistant, "losses_quarantined"),
         "quarantined_ids": list(_tuple(assistant, "quarantined_ids")),
         "frames_refused": sum(
@@ -107,6 +109,10 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
         if key.startswith("cpu_s_"):
             row(f"CPU, {key.removeprefix('cpu_s_')}", key, "{:.2f} s")
     console.print(table)
+    if summary["instances_skipped"]:
+        ids = ", ".join(map(str, summary["skipped_ids"]))
+        text = f"{summary['instances_skipped']} instances were skipped, their inputs are not finite; last ids: {ids}"
+        console.print(text, style="yellow")
     if summary["losses_quarantined"]:
         ids = ", ".join(map(str, summary["quarantined_ids"]))
         console.print(

@@ -1,5 +1,6 @@
 """The Batcher's core: messages in, messages out, no socket and no clock."""
 
+import logging
 from collections import deque
 from collections.abc import Callable
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from batcher.config import POLICIES, BatcherConfig, PolicyConfig
 from batcher.features import FeatureStore
-from batcher.generator import Generator, Position, batch_sizes
+from batcher.generator import Generator, Plan, Position, batch_sizes
 from batcher.plugin import Data, Source
 from batcher.selector import Selector
 from proto.config import RunConfig
@@ -16,6 +17,8 @@ from proto.messages import Batch, DataSpec, End, Features, Kind, Open, Value, We
 from proto.resolver import build, resolve
 from proto.transport import Layout
 from proto.types import Array, Int64s
+
+log = logging.getLogger(__name__)
 
 EVALUATED: tuple[Kind, ...] = ("validation", "test")
 Lend = Callable[[int, Layout], dict[str, Array]]
@@ -53,7 +56,11 @@ class BatcherCore:
             )
         self.total = max(1, round(run.budget * size))
         batches, largest = batch_sizes(self.total, config.batch_size)
-        classes = len(data.class_names) or self.train.classes()
+        classes = self.train.classes(len(data.class_names))
+        channels = self.train.shape[0] if self.train.shape else 1
+        if {len(data.mean), len(data.std)} not in ({0}, {1}, {channels}):
+            found = f"{len(data.mean)} means and {len(data.std)} deviations"
+            raise ConfigError("data.name", name, f"it gives {found} for {channels} channels")
         store = FeatureStore(self.train, config.max_features, run.seed)
         rule = build("policy.args", resolve("policy.name", policy.name, POLICIES), {"gamma": policy.gamma}, policy.args)
         self.store, self.selector = store, Selector(store, rule, classes)
@@ -72,6 +79,8 @@ class BatcherCore:
             train_batches=batches,
             max_batch=largest,
         )
+        self.skipped: list[int] = []
+        """Ids of training instances that cannot be trained on."""
         self._seq = self._candidates = self._kept = 0
         self._generator: Generator | None = None
 
@@ -116,13 +125,12 @@ class BatcherCore:
         """The next batch, collated into the arrays that `lend` gives for `slot`, and its features for the Assistant."""
         assert self._generator is not None, "the stream is not open"
         assert self.ready, "the version that the next batch needs has not arrived"
-        plan = self._generator.next()
+        assembled = self._assemble(self._generator, slot, lend)
         seq, self._seq = self._seq, self._seq + 1
-        if plan is None:
+        if assembled is None:
             return End(seq=seq, incarnation=incarnation), None
-        train, source = plan.kind == "train", self.sources[plan.kind]
-        arrays = lend(slot, source.layout(len(plan.ids)))
-        source.fill(plan.ids, arrays)
+        plan, arrays = assembled
+        train = plan.kind == "train"
         self._candidates += plan.candidates
         self._kept += len(plan.ids) if train else 0
         batch = Batch(
@@ -143,6 +151,27 @@ class BatcherCore:
         )
         return batch, self._features(batch) if train else None
 
+    def _assemble(self, generator: Generator, slot: int, lend: Lend) -> tuple[Plan, dict[str, Array]] | None:
+        """The next plan and its arrays. An instance that turns out broken is banned, and the batch planned anew."""
+        while True:
+            before = generator.position
+            plan = generator.next()
+            if plan is None:
+                return None
+            source = self.sources[plan.kind]
+            arrays = lend(slot, source.layout(len(plan.ids)))
+            source.fill(plan.ids, arrays)
+            broken = source.broken(arrays)
+            if plan.kind != "train" or not broken.any():
+                return plan, arrays
+            ids = plan.ids[broken]
+            log.warning("skipped: the input of these instances is not finite: %s", ", ".join(map(str, ids.tolist())))
+            self.skipped += ids.tolist()
+            generator.banned[ids] = True
+            if generator.banned.all():
+                raise ValueError("the inputs of all training instances are not finite (NaN or infinite)")
+            generator.go_to(before)
+
     def _features(self, batch: Batch) -> Features:
         self.store.visit(batch.ids, batch.arrays)
         features, labels, _ = self.store.get(batch.ids)
@@ -151,16 +180,19 @@ class BatcherCore:
         )
 
     def _count(self, ids: Int64s) -> Int64s:
-        """How many of the instances `ids` are of each class, int64 [C]; those not known yet are left out."""
+        """How many of the instances `ids` are of each class, int64 [C + 1], last those whose class is not known yet."""
+        classes = self.spec.classes
         if not len(ids):
-            return np.zeros(self.spec.classes, np.int64)
-        _, labels, known = self.store.get(ids)
-        return np.bincount(labels[known], minlength=self.spec.classes).astype(np.int64)
+            return np.zeros(classes + 1, np.int64)
+        labels = self.store.labels(ids)
+        return np.bincount(np.where(labels < 0, classes, labels), minlength=classes + 1).astype(np.int64)
 
     def metrics(self) -> dict[str, Value]:
         return {
             "candidates": self._candidates,
             "kept_fraction": self._kept / max(self._candidates, 1),
+            "skipped": len(self.skipped),
+            "skipped_ids": tuple(self.skipped[-16:]),
             "forced": self._generator.forced if self._generator else 0,
             "version": self.selector.version,
             "weights_refused": self.selector.weights_refused,

@@ -53,7 +53,8 @@ class FeatureStore:
         norm = float(np.square(features, dtype=np.float64).sum(axis=1).mean()) ** 0.5
         self.scale = np.float32(1 / norm if 0 < norm < np.inf else 1)
         self._features = np.zeros((source.size, self.dim), np.float16)
-        self._labels = np.full(source.size, -1, np.int64)
+        labels = source.labels(np.arange(source.size))
+        self._labels = np.full(source.size, -1, np.int64) if labels is None else labels
         self._known = np.zeros(source.size, bool)
         self._seen_before = np.zeros(source.size, bool)
 
@@ -79,12 +80,16 @@ class FeatureStore:
         """
         new = ids[~self._known[ids]]
         if len(new):
-            features, labels = self.source.features(new), self.source.labels(new)
-            if features is not None and labels is not None:
+            features, labels = self.source.features(new), self._labels[new]
+            if features is not None and labels.min() >= 0:
                 self._keep(new, features, labels)
             elif len(again := new[self._seen_before[new]]):
                 self.visit(again, self.source.take(again))
         return self._features[ids].astype(np.float32), self._labels[ids], self._known[ids]
+
+    def labels(self, ids: Int64s) -> Int64s:
+        """Labels int64 [n] of `ids`; -1 where not known yet."""
+        return self._labels[ids]
 
     def _keep(self, ids: Int64s, features: Float32s, labels: Int64s) -> None:
         self._features[ids] = features * self.scale

@@ -81,23 +81,32 @@ class Generator:
     ) -> None:
         self.size, self.splits, self.batch_size, self.total = size, splits, batch_size, total
         self.eval_every, self.seed, self.select = eval_every, seed, select
-        start = start or Position()
-        self.batches, self.trained = start.batches, start.trained
-        """Training batches and instances planned so far."""
+        self.banned = np.zeros(size, bool)
+        """Instances that are never kept, because they cannot be trained on."""
         self.forced = 0
         """Candidates kept although the policy dropped them, because it had dropped N in a row."""
-        self._passes, self._position = start.passes, start.cursor
-        self._order, self._coins = self._shuffle(start.passes)
         self._rate = 1.0
         self._dropped_in_a_row = 0
-        self._evaluated = start.evaluated
         self._evaluating: list[tuple[Kind, int]] = []
         """Splits still to be planned, each with the id it goes on from."""
+        self.go_to(start or Position())
 
-    def _shuffle(self, passes: int) -> tuple[Int64s, Array]:
-        order = np.random.default_rng(np.random.SeedSequence([self.seed, passes, ORDER])).permutation(self.size)
-        coins = np.random.default_rng(np.random.SeedSequence([self.seed, passes, COINS])).random(self.size)
-        return order, coins
+    @property
+    def position(self) -> Position:
+        """Where the stream stands after the plans made so far."""
+        return Position(self._passes, self._position, self.batches, self.trained, self._evaluated)
+
+    def go_to(self, position: Position) -> None:
+        """Goes on from `position`, a place between two training batches."""
+        self.batches, self.trained = position.batches, position.trained
+        self._evaluated = position.evaluated
+        self._position = position.cursor
+        self._begin_pass(position.passes)
+
+    def _begin_pass(self, passes: int) -> None:
+        self._passes = passes
+        self._order = np.random.default_rng(np.random.SeedSequence([self.seed, passes, ORDER])).permutation(self.size)
+        self._coins = np.random.default_rng(np.random.SeedSequence([self.seed, passes, COINS])).random(self.size)
 
     def next(self) -> Plan | None:
         """The next plan, or None when the budget is used up and evaluated."""
@@ -154,14 +163,15 @@ class Generator:
     def _consider(self, wanted: int) -> tuple[Int64s, Float32s, Array]:
         """The next candidates of one pass, about as many as give `wanted` kept ones: ids, weights and who is kept."""
         if self._position == self.size:
-            self._passes, self._position = self._passes + 1, 0
-            self._order, self._coins = self._shuffle(self._passes)
+            self._position = 0
+            self._begin_pass(self._passes + 1)
         length = min(int(wanted / self._rate * 1.1) + 8, MAX_CHUNK, self.size - self._position)
         here = slice(self._position, self._position + length)
         ids = self._order[here]
         p, w = self.select(ids, self.trained, self.total, self._passes)
-        keep = self._coins[here] < p
+        can = ~self.banned[ids]
+        keep = (self._coins[here] < p) & can
         if self._dropped_in_a_row >= self.size and not keep.any():
-            keep[:] = True
-            self.forced += min(wanted, length)
+            keep = can
+            self.forced += min(wanted, int(keep.sum()))
         return ids, w, keep

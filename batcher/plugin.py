@@ -18,7 +18,7 @@ from batcher.config import DATASETS, DataConfig
 from proto.errors import ConfigError
 from proto.resolver import build, resolve
 from proto.transport import Layout
-from proto.types import Array, Float32s, Int64s
+from proto.types import Array, Bools, Float32s, Int64s
 
 VALIDATION_SEED = 0
 """The same instances validate whatever the run's seed, so that runs can be compared."""
@@ -107,7 +107,7 @@ class Source:
 
     def __init__(self, split: Split, name: str) -> None:
         """Raises ConfigError, naming the data set `name`, when its first item is no pair of input and class number."""
-        self.split, self.size = split, len(split)
+        self.split, self.size, self.name = split, len(split), name
         try:
             inputs, label = split[0]
         except (TypeError, ValueError):
@@ -122,6 +122,9 @@ class Source:
         self.shape, self.dtype = example.shape, example.dtype
         self._fill = getattr(split, "fill", None)
         self._labels = getattr(split, "labels", None)
+        targets = np.asarray(getattr(split, "targets", ()))  # torchvision's data sets keep their labels there
+        fits = targets.shape == (self.size,) and targets.dtype.kind in "iu"
+        self._targets: Int64s | None = targets.astype(np.int64) if fits else None
         self._features = getattr(split, "features", None)
 
     def layout(self, n: int) -> Layout:
@@ -137,6 +140,14 @@ class Source:
             inputs, out["targets"][row] = self.split[index]
             out["inputs"][row] = _plain(inputs)
 
+    def broken(self, arrays: Mapping[str, Array]) -> Bools:
+        """Which of the assembled instances, bool [n], cannot be trained on: their input is not finite."""
+        inputs = arrays["inputs"]
+        finite = np.ones(len(inputs), bool)
+        if inputs.dtype.kind == "f" and not np.isfinite(inputs).all():
+            finite &= np.isfinite(inputs.reshape(len(inputs), -1)).all(axis=1)
+        return ~finite
+
     def take(self, ids: Int64s) -> dict[str, Array]:
         """The instances `ids`, in new arrays."""
         arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in self.layout(len(ids)).items()}
@@ -145,24 +156,28 @@ class Source:
 
     def labels(self, ids: Int64s) -> Int64s | None:
         """Labels int64 [n] of `ids`, or None when they cannot be had without loading the inputs."""
-        return None if self._labels is None else np.asarray(self._labels(ids), np.int64)
+        if self._labels is not None:
+            return np.asarray(self._labels(ids), np.int64)
+        return None if self._targets is None else self._targets[ids]
 
     def features(self, ids: Int64s) -> Float32s | None:
         """Features float32 [n, D] of `ids`, or None when the split offers none."""
         return None if self._features is None else np.asarray(self._features(ids), np.float32)
 
-    def classes(self) -> int:
-        """Number of classes: the largest label + 1. Reads every item where labels cannot be had otherwise."""
-        everything = np.arange(self.size)
-        labels = self.labels(everything)
-        if labels is None:
-            targets = getattr(self.split, "targets", None)  # torchvision's data sets keep their labels there
-            labels = np.asarray(targets if targets is not None else [self.split[i][1] for i in range(self.size)])
-        if labels.min() < 0:
-            raise ConfigError(
-                "data.name", type(self.split).__name__, f"label {labels.min()} is negative; classes are 0, 1, ..."
-            )
-        return int(labels.max()) + 1
+    def classes(self, named: int) -> int:
+        """Number of classes: the `named` ones, or the largest label + 1.
+
+        Reads every item where neither names nor labels can be had otherwise. Raises ConfigError when a label is not one
+        of the classes.
+        """
+        labels = self.labels(np.arange(self.size))
+        if labels is None and not named:
+            labels = self._targets = np.array([self.split[i][1] for i in range(self.size)], np.int64)
+        low, high = (0, named - 1) if labels is None else (int(labels.min()), int(labels.max()))
+        if low < 0 or (named and high >= named):
+            wrong, classes = (low if low < 0 else high), f"0 to {named - 1}" if named else "0, 1, ..."
+            raise ConfigError("data.name", self.name, f"label {wrong} is none of its classes {classes}")
+        return named or high + 1
 
 
 def _plain(inputs: Any) -> Array:

@@ -128,9 +128,8 @@ class Trainer:
             result = {f"{batch.kind}_{name}": value for name, value in self._evaluating.result().items()}
             self._evaluating = None
             self.evaluation |= result
-            record(
-                "eval", {"trained": self.trained, "step": self.stepper.steps, "boss_epochs": self.boss_epochs, **result}
-            )
+            where: dict[str, Value] = {"trained": self.trained, "step": self.stepper.steps}
+            record("eval", {**where, "boss_epochs": self.boss_epochs, **result})
 
     @property
     def boss_epochs(self) -> float:
@@ -154,8 +153,8 @@ def _device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(
             "boss.device", name, f"cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N"

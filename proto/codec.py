@@ -7,6 +7,7 @@ validate raises `Refused` with its kind and reason and nothing else.
 
 import math
 from collections.abc import Mapping, Sequence
+from reprlib import repr as short
 from typing import Any, cast
 
 import msgpack
@@ -52,12 +53,12 @@ class Codec:
             raise Refused("header", f"{len(frames)} frames")
         header = _unpack(frames[0])
         if header["p"] != PROTOCOL:
-            raise Refused("protocol", f"protocol {header['p']!r:.40}, this is {PROTOCOL}")
+            raise Refused("protocol", f"protocol {short(header['p'])}, this is {PROTOCOL}")
         if header["r"] != self.run_id:
-            raise Refused("run", f"run {header['r']!r:.60}, this is {self.run_id!r}")
+            raise Refused("run", f"run {short(header['r'])}, this is {self.run_id!r}")
         cls = TAGS.get(header["t"]) if isinstance(header["t"], str) else None
         if cls is None:
-            raise Refused("type", f"unknown message type {header['t']!r:.60}")
+            raise Refused("type", f"unknown message type {short(header['t'])}")
         fields = header["f"]
         for path, array in _arrays(header["a"], frames[1:]):
             _place(fields, path, array)
@@ -109,13 +110,16 @@ def _arrays(described: Any, frames: Sequence[Frame]) -> list[tuple[str, Array]]:
             case (str(path), str(dtype), tuple(shape)) if dtype in DTYPES and len(shape) <= MAX_NDIM:
                 pass
             case _:
-                raise Refused("array", f"array description {entry!r:.80}")
+                raise Refused("array", f"array description {short(entry)}")
         if not all(type(n) is int and n >= 0 for n in shape):
-            raise Refused("array", f"{path:.40}: shape {shape!r:.80}")
+            raise Refused("array", f"{path:.40}: shape {short(shape)}")
         # Python integers: a product that overflows int64 must not come out right.
         if math.prod(shape) * np.dtype(dtype).itemsize != len(frame):
-            raise Refused("array", f"{path:.40}: {dtype} {shape!r:.80} does not fit {len(frame)} bytes")
-        array = np.frombuffer(frame, dtype=dtype).reshape(shape)
+            raise Refused("array", f"{path:.40}: {dtype} {short(shape)} does not fit {len(frame)} bytes")
+        try:
+            array = np.frombuffer(frame, dtype=dtype).reshape(shape)
+        except ValueError:  # no bytes, and a dimension that numpy cannot count to
+            raise Refused("array", f"{path:.40}: shape {short(shape)}") from None
         array.flags.writeable = False
         found.append((path, array))
     return found

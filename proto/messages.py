@@ -206,7 +206,7 @@ class Open(Message):
     incarnation: Count
     rank: Count
     slots: Annotated[int, Field(ge=1, le=4096)]
-    eval_every: float
+    eval_every: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     seq: Count = 0
     passes: Count = 0
     cursor: Count = 0
@@ -229,8 +229,8 @@ class Batch(Message):
 
     `seq` is gapless over the stream and names the batch (its batch id). `passes` and `cursor` say where its last
     candidate stood. `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that
-    version had seen. `candidates` counts those considered since the batch before, `dropped` int64 [C] the dropped ones
-    per class (C = 0 where labels are no class numbers). `last` marks the last batch of the budget, or of an
+    version had seen. `candidates` counts those considered since the batch before, `dropped` int64 [C + 1] the dropped
+    ones per class, last those whose class is not known yet. `last` marks the last batch of the budget, or of an
     evaluation on a split. `arrays` hold "inputs" [B, ...] and "targets" [B].
     """
 

@@ -64,10 +64,14 @@ def build(key: str, call: Any, offered: Mapping[str, Any], args: Mapping[str, An
 
     Raises ConfigError, naming `key`, when `args` do not fit the signature.
     """
-    parameters = inspect.signature(call).parameters
+    try:
+        signature = inspect.signature(call)
+    except ValueError:  # some callables written in C do not show theirs
+        return call(**args)
+    parameters = signature.parameters
     passed = {name: value for name, value in offered.items() if name in parameters} | dict(args)
     try:
-        inspect.signature(call).bind(**passed)
+        signature.bind(**passed)
     except TypeError as error:
         takes = ", ".join(name for name in parameters if name not in offered) or "none"
         raise ConfigError(key, dict(args), f"{error}; arguments taken: {takes}") from None
