@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from autoassist import ablate as ablating
 from autoassist import launch as launching
 from autoassist.config import documented, load
 from batcher.config import DATASETS, POLICIES
@@ -66,6 +67,23 @@ def launch(
                 "--resume", str(resume), f"takes no {words[0]!r}: a run goes on with its own configuration"
             )
         return launching.resume(resume, Console())
+
+    _or_exit(run)
+
+
+@app.command()
+def ablate(
+    words: Words = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each combination, with seeds of their own.")] = 1,
+    amp: Annotated[str, typer.Option(help="Precision of the runs with AMP: bf16 or fp16.")] = "bf16",
+    accumulate: Annotated[int, typer.Option(min=2, help="Microbatches to a step in the runs with GA.")] = 4,
+) -> None:
+    """Compare mixed precision, gradient accumulation and pinned memory, alone and together."""
+
+    def run() -> int:
+        if amp not in ("bf16", "fp16"):
+            raise ConfigError("--amp", amp, "allowed: bf16, fp16")
+        return ablating.ablate(load(*_load(words)), repeats, amp, accumulate, Console())
 
     _or_exit(run)
 

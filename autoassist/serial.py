@@ -21,7 +21,7 @@ from batcher.plugin import load
 from boss.account import Account
 from boss.clock import Clocked
 from boss.outlet import LossOutlet
-from boss.trainer import Trainer
+from boss.trainer import Trainer, device_name
 from proto.messages import Batch, End, Losses, Mark, Part, Role, Value
 from proto.transport import Layout
 from proto.types import Array
@@ -104,6 +104,7 @@ def run_serial(settings: Settings, run_dir: Path, resume: Resume | None, view: V
         "boss": {
             **trainer.metrics(),
             **account.metrics(),
+            "device": device_name(trainer.device),
             "reports_made": outlet.made,
             "reports_dropped": outlet.dropped,
         },

@@ -25,6 +25,7 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float], **run:
     folded = _count(assistant, "reports_folded")
     return {
         **run,
+        "device": boss.get("device"),
         "test_accuracy": _number(boss, "test_accuracy"),
         "test_macro_f1": _number(boss, "test_macro_f1"),
         "test_worst_class_accuracy": _number(boss, "test_worst_class_accuracy"),

@@ -23,7 +23,7 @@ def body(worker: Worker) -> None:
     from boss.clock import Clocked
     from boss.inlet import Stream
     from boss.outlet import LossOutlet
-    from boss.trainer import Trainer
+    from boss.trainer import Trainer, device_name
 
     if config.threads:
         torch.set_num_threads(config.threads)
@@ -42,6 +42,7 @@ def body(worker: Worker) -> None:
     worker.metrics = lambda: {
         **trainer.metrics(),
         **account.metrics(),
+        "device": device_name(trainer.device),
         "waited_s": stream.waited_s,
         "loss": outlet.recent_loss,
         "reports_made": outlet.made,

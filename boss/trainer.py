@@ -160,3 +160,8 @@ def _device(name: str) -> torch.device:
             "boss.device", name, f"cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N"
         ) from None
     return device
+
+
+def device_name(device: torch.device) -> str:
+    """What `device` is: "cpu", or the name of the GPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
