@@ -39,7 +39,7 @@ def mnist(root: str, download: bool = False) -> Data:
         train, test = (MNIST(folder, train=part, download=fetch) for part in (True, False))
     except ConfigError:
         raise
-    except (OSError, EOFError, RuntimeError, ValueError, zlib.error) as error:
+    except (OSError, EOFError, RuntimeError, ValueError, AssertionError, zlib.error) as error:  # as torchvision does
         raise ConfigError("data.root", root, f"MNIST cannot be read: {error}") from None
     names = [str(digit) for digit in range(10)]
     return Data(_in_memory(train), _in_memory(test), class_names=names, mean=(0.1307,), std=(0.3081,))
