@@ -81,7 +81,7 @@ def run_serial(settings: Settings, run_dir: Path, resume: Resume | None, view: V
     with MetricsFile(run_dir / "metrics.jsonl", resume.manifest if resume else None) as metrics:
         collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"serial": time.process_time()}}, view.say)
         stream = SerialStream(core, learner, history, run_dir, collector)
-        outlet = LossOutlet(stream.send, config.loss_queue)
+        outlet = LossOutlet(stream.send, config.loss_queue, prompt=True)
         if resume is not None:
             boss.checkpoint.load(run_dir, resume.name, trainer, account, outlet)
             assistant.checkpoint.load(run_dir, resume.name, learner, history)

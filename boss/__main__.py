@@ -31,7 +31,7 @@ def body(worker: Worker) -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
     spec = worker.expect(DataSpec)
     trainer, account = Trainer(worker.run, config, spec), Account()
-    outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue)
+    outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue, prompt=worker.run.deterministic)
     if worker.info.resume:
         checkpoint.load(worker.run_dir, worker.info.resume, trainer, account, outlet)
     batches = worker.port("batches")

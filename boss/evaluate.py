@@ -22,7 +22,7 @@ class Evaluation:
         self._loss += cross_entropy(logits.float(), targets, reduction="sum")
 
     def result(self) -> dict[str, Value]:
-        """Accuracy, macro-F1 (classes without an instance left out of neither), worst-class accuracy (over the classes
+        """Accuracy, macro-F1 (over the classes that occur or are predicted), worst-class accuracy (over the classes
         that occur), and mean loss."""
         confusion = self._confusion.reshape(self.classes, self.classes).double().cpu()
         hits, truth, predicted = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
