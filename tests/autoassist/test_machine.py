@@ -199,7 +199,7 @@ class TestStop:
         m = running(data_spec)
         m.signalled(SIGINT, 2.0)
         assert m.ticked(2.0 + BOSS_STOP_S - 0.1) == []
-        assert stops(m.ticked(2.0 + BOSS_STOP_S)) == {"batcher", "assistant"}
+        assert stops(m.ticked(2.0 + BOSS_STOP_S)) == set(ROLES)
         assert m.ticked(2.0 + STOP_S - 0.1) == []
         assert kills(m.ticked(2.0 + STOP_S)) == set(ROLES)
         assert m.ticked(2.0 + STOP_S + 0.1) == []
