@@ -141,7 +141,7 @@ def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View
         view.say(reason, style="red")
     return summaries.summarise(
         workers,
-        {**dict.fromkeys((*ROLES, "supervisor")), "serial": time.process_time()},
+        {**dict.fromkeys(ROLES), "supervisor": time.process_time()},
         **_facts(settings, resume),
         exit_code=128 + signalled if signalled else 0,
         exit_reason=reason,

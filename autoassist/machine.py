@@ -28,7 +28,9 @@ from proto.messages import (
 HELLO_S = 120.0
 """A worker that has not said HELLO by then is broken."""
 STOP_S = 3.5
-"""What has not ended by then is killed."""
+"""What has not ended by then, once a signal or a failure stops the run, is killed."""
+END_S = 15.0
+"""The same when the budget is used up: the last reports may take their time to arrive."""
 BOSS_STOP_S = 2.5
 """How much of that the Boss has to itself."""
 STOP_BEFORE_START_S = 0.3
@@ -126,9 +128,9 @@ class Machine:
                     return self._fail(role, 1, f"{role} ended before the Boss", now)
                 if self.spec is None or message.values.get("trained") != self.spec.train_total:
                     return self._fail(role, 1, "boss ended before the budget was used up", now)
-                return self.stop("the budget is used up", now)
+                return self.stop("the budget is used up", now, END_S)
             case Failed():
-                state.phase = "done"
+                state.values, state.phase, state.last_words = message.values or state.values, "done", True
                 text = message.text if message.kind == "config" else f"{role} crashed: {message.text}"
                 return self._fail(role, 2 if message.kind == "config" else 1, text, now)
             case _:
@@ -166,11 +168,11 @@ class Machine:
 
     # -- decisions
 
-    def stop(self, reason: str, now: float) -> list[Action]:
+    def stop(self, reason: str, now: float, within: float = STOP_S) -> list[Action]:
         """Ask all workers to end: a Boss that trains first, since the others serve its last steps and checkpoint."""
         if self._stop_at is not None:
             return []
-        self._stop_at = now + (STOP_BEFORE_START_S if self.started_at is None else STOP_S)
+        self._stop_at = now + (STOP_BEFORE_START_S if self.started_at is None else within)
         self.reason = reason
         # One that a person was to start, and that has not come, will not be waited for.
         for role in self._by_hand:

@@ -93,7 +93,7 @@ def run_serial(
     history = History(core.spec.train_size, run.lag)
     trainer, account = Trainer(run, config, core.spec), Account()
     with MetricsFile(run_dir / "metrics.jsonl", resume.manifest if resume else None) as metrics:
-        collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"serial": time.process_time()}}, view.say)
+        collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"supervisor": time.process_time()}}, view.say)
         stream = SerialStream(core, learner, history, run_dir, collector, lambda: stop() and trainer.between_steps)
         outlet = LossOutlet(stream.send, config.loss_queue, prompt=True)
         if resume is not None:

@@ -8,7 +8,7 @@ from proto.lifecycle import Worker, run_worker
 from proto.messages import DataSpec, Ready, Start
 from proto.transport import FrameCarrier
 
-LAST_REPORTS_S = 1.0
+LAST_REPORTS_S = 2.0
 """How long the last reports may take to leave, once training is over."""
 
 

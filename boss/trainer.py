@@ -111,7 +111,7 @@ class Trainer:
 
     def train_step(self, batch: Batch, report: LossOutlet) -> None:
         if batch.version:
-            self.max_lag = max(self.max_lag, self.stepper.steps - batch.version_step)
+            self.max_lag = max(self.max_lag, self.stepper.steps + 1 - batch.version_step)
         losses = self.stepper.step(*self.prepare(batch))
         self.trained += len(batch.ids)
         report.report(batch, self.stepper.steps, losses)

@@ -69,8 +69,8 @@ def test_losses_stay_with_their_instances_all_the_way_round(size: int) -> None:
 
 
 def serial(core: BatcherCore, learner: Learner, lag: int, run_dir: Path) -> SerialStream:
-    collector = Collector(run_dir, dict, lambda line: None)
-    return SerialStream(core, learner, History(core.spec.train_size, lag), run_dir, collector)
+    collector = Collector(run_dir, dict, lambda line, style: None)
+    return SerialStream(core, learner, History(core.spec.train_size, lag), run_dir, collector, lambda: False)
 
 
 @pytest.mark.parametrize("lag", [1, 2, 8])
@@ -96,7 +96,7 @@ def test_wired_in_one_process_batch_b_is_chosen_with_version_b_minus_lag(lag: in
     expected = [max(0, b - lag) for b in range(1, len(versions) + 1)]
     assert len(versions) == core.spec.train_batches
     assert versions == list(zip(expected, expected, strict=True))
-    assert trainer.max_lag == min(lag - 1, len(versions) - 2)
+    assert trainer.max_lag == min(lag, len(versions) - 1)
     assert learner.metrics()["reports_folded"] == len(versions)
 
 

@@ -139,13 +139,13 @@ class TestEnd:
 class TestFailure:
     def test_what_the_user_can_mend_is_exit_code_2_in_the_words_of_the_worker(self, data_spec):
         m = built(data_spec)
-        actions = say(m, "boss", Failed(role="boss", kind="config", text="boss.model = 'x': no"))
+        actions = say(m, "boss", Failed(role="boss", kind="config", text="boss.model = 'x': no", values={}))
         assert stops(actions) == {"batcher", "assistant"}
         assert (m.exit_code, m.reason) == (2, "boss.model = 'x': no")
 
     def test_a_crash_is_exit_code_1_and_names_the_worker(self, data_spec):
         m = running(data_spec)
-        say(m, "batcher", Failed(role="batcher", kind="crash", text="OSError: disk"))
+        say(m, "batcher", Failed(role="batcher", kind="crash", text="OSError: disk", values={}))
         assert (m.exit_code, m.reason) == (1, "batcher crashed: OSError: disk")
 
     @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ class TestFailure:
     def test_the_first_failure_is_the_one_that_is_told(self, data_spec):
         m = running(data_spec)
         m.exited("boss", -9, 2.0)
-        assert say(m, "batcher", Failed(role="batcher", kind="config", text="because of it")) == []
+        assert say(m, "batcher", Failed(role="batcher", kind="config", text="because of it", values={})) == []
         assert (m.exit_code, m.reason) == (1, "boss was killed by SIGKILL")
 
 

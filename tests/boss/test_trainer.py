@@ -196,4 +196,4 @@ def test_the_lag_is_the_largest_between_a_step_and_what_its_version_had_seen() -
         batch([1, 2], version=1, version_step=1),
         batch([1, 2], version=2, version_step=3),
     )
-    assert trainer.max_lag == 1
+    assert trainer.max_lag == 2

@@ -47,7 +47,7 @@ ONE_OF_EACH: list[Message] = [
     Beat(role="assistant", values={"a": 1, "b": 0.5, "c": "text", "d": (1, 2)}),
     Record(role="boss", event="eval", values={"accuracy": 0.9}),
     Done(role="batcher", values={}),
-    Failed(role="boss", kind="crash", text="boom"),
+    Failed(role="boss", kind="crash", text="boom", values={"step": 3}),
     Open(incarnation=1, rank=0, slots=4, eval_every=0.5),
     Credit(slot=1, seq=2**40, incarnation=1),
     batch(BIG_IDS, dropped=np.array([4, 0, 2])),
