@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toys import spec
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from toys import spec
 
 from boss.config import BossConfig
 from boss.precision import Precision
