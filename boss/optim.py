@@ -52,6 +52,8 @@ class Schedule:
 
     def set(self, steps: int) -> None:
         """The learning rate of the step after `steps` steps."""
+        if steps == self._schedule.last_epoch:
+            return  # as after a suppressed step
         self._schedule.last_epoch = steps - 1
         self._schedule.step()
 
