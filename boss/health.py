@@ -1,5 +1,7 @@
 """What goes wrong in the numbers, counted and undone on the device: masked losses, suppressed steps."""
 
+from collections import deque
+
 import torch
 from torch import Tensor, nn
 
@@ -8,59 +10,64 @@ PATIENCE = 3
 
 
 class Health:
-    """Counters on the device, and the host's view of them.
+    """What the host knows of batches and steps, as soon as that can be without waiting for the device.
 
-    On the CPU the view is exact. On CUDA it is as old as the newest copy that has ended, so nothing waits for it;
-    the counters are cumulative, so nothing is lost.
+    On the CPU that is at once. From a GPU what is said of a step leaves through a pinned buffer and an event, and the
+    host counts it when it is there.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._counters = torch.zeros(4, dtype=torch.int64, device=device)
-        self._masked, self._suppressed, self._dead, self._worst = self._counters.unbind()
-        self._pinned = torch.zeros(4, dtype=torch.int64, pin_memory=True) if device.type == "cuda" else None
-        self._event: torch.cuda.Event | None = None
+        self._on_host = device.type == "cpu"
+        self._said: list[tuple[int, Tensor]] = []
+        """Size of a batch (0: a step) and what was said of it, an integer on the device."""
+        self._leaving: deque[tuple[list[int], Tensor, torch.cuda.Event]] = deque()
         self.masked = self.suppressed = self.dead = 0
         """Losses masked; steps suppressed; batches in a row, up to the newest one, without a finite loss."""
         self.over = False
         """True once `PATIENCE` batches in a row had no finite loss."""
 
     def batch(self, finite: Tensor) -> None:
-        """A batch whose losses were `finite` bool [B]."""
-        bad = finite.logical_not()
-        self._masked += bad.sum()
-        self._dead += 1
-        self._dead *= bad.all()
-        torch.maximum(self._worst, self._dead, out=self._worst)
+        """A batch whose losses were `finite`, bool [B]."""
+        self._say(len(finite), finite.sum())
 
     def step(self, failed: Tensor) -> None:
         """A step that was suppressed if `failed`, bool []."""
-        self._suppressed += failed
+        self._say(0, failed)
+
+    def _say(self, size: int, what: Tensor) -> None:
+        if self._on_host:
+            self._count(size, int(what))
+        else:
+            self._said.append((size, what.long()))
 
     def look(self, *, wait: bool = False) -> None:
-        """Brings the host's view up to date: as far as can be without waiting, or with `wait` in full."""
-        if self._pinned is None:
-            self._see(self._counters)
-            return
-        if self._event is not None and self._event.query():  # type: ignore[no-untyped-call]
-            self._see(self._pinned)
-            self._event = None
-        if self._event is None or wait:
-            self._pinned.copy_(self._counters, non_blocking=True)
-            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._event.record()
-        if wait:
-            self._event.synchronize()
-            self._see(self._pinned)
-            self._event = None
+        """Counts what has arrived, with `wait` all that was said."""
+        if self._said:
+            sizes, said = zip(*self._said, strict=True)
+            pinned = torch.empty(len(said), dtype=torch.int64, pin_memory=True)
+            pinned.copy_(torch.stack(said), non_blocking=True)
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record()
+            self._leaving.append((list(sizes), pinned, event))
+            self._said = []
+        while self._leaving and (wait or self._leaving[0][2].query()):  # type: ignore[no-untyped-call]
+            arrived, pinned, event = self._leaving.popleft()
+            event.synchronize()
+            for size, what in zip(arrived, pinned.tolist(), strict=True):
+                self._count(size, what)
 
-    def _see(self, counters: Tensor) -> None:
-        self.masked, self.suppressed, self.dead, worst = counters.tolist()
-        self.over = worst >= PATIENCE
+    def _count(self, size: int, what: int) -> None:
+        if size == 0:
+            self.suppressed += what
+            return
+        self.masked += size - what
+        self.dead = 0 if what else self.dead + 1
+        self.over = self.over or self.dead >= PATIENCE
 
     def load(self, masked: int, suppressed: int, dead: int) -> None:
         """Starts from these counts."""
-        self._counters.copy_(torch.tensor([masked, suppressed, dead, dead]))
-        self.look(wait=True)
+        self._said, self._leaving = [], deque()
+        self.masked, self.suppressed, self.dead, self.over = masked, suppressed, dead, False
 
 
 class BufferGuard:
@@ -83,6 +90,11 @@ class BufferGuard:
             now = torch.where(failed, kept, _flat(group))
             parts = torch.split(now, [buffer.numel() for buffer in group])
             torch._foreach_copy_(group, [part.view_as(buffer) for part, buffer in zip(parts, group, strict=True)])
+
+
+def finite(values: Tensor) -> Tensor:
+    """Which of `values` are finite: less work than torch.isfinite, which is made of four operations."""
+    return values - values == 0
 
 
 def _flat(tensors: list[Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ from torch.nn.utils import clip_grad_norm_
 from boss.config import BossConfig
 from boss.copier import Copier, PlainCopier
 from boss.ema import Ema
-from boss.health import PATIENCE, BufferGuard, Health
+from boss.health import PATIENCE, BufferGuard, Health, finite
 from boss.losses import Criterion
 from boss.mixing import Mixer
 from boss.optim import Schedule, make_optimizer
@@ -83,7 +83,7 @@ class Stepper:
         """
         parts = part_count(len(targets), self.config.microbatch)
         if not self.window:
-            self.optimizer.zero_grad(set_to_none=True)
+            self._forget_gradients()
             self._guard.keep()
             self._totals = []
             # The total weight of several pieces is known after the last one. Until then their gradients are divided by
@@ -93,9 +93,9 @@ class Stepper:
             raise AssertionError("a window of one batch got a second one")
         inputs, share = self._mixer(inputs, self.batches)
         batch = (inputs, targets, weights, targets if share == 1.0 else targets.roll(1))
-        pieces = zip(*(tensor.tensor_split(parts) for tensor in batch), strict=True)
-        losses, finite = zip(*(self._piece(*piece, share=share) for piece in pieces), strict=True)
-        self.health.batch(_joined(finite))
+        pieces = [batch] if parts == 1 else list(zip(*(tensor.tensor_split(parts) for tensor in batch), strict=True))
+        losses, counts = zip(*(self._piece(*piece, share=share) for piece in pieces), strict=True)
+        self.health.batch(_joined(counts))
         self.window += 1
         self.batches += 1
         return _joined(losses)
@@ -107,15 +107,16 @@ class Stepper:
         with self.precision.autocast():
             logits = self.model(self.precision.inputs(inputs))
         trained, reported = self.criterion(logits, targets, partners, share)
-        finite = trained.detach().isfinite()
+        counts = finite(trained.detach())
         # The masked losses' own derivatives may be NaN, and NaN times 0 is NaN: they must not get past the logits.
-        logits.register_hook(lambda gradient: gradient.where(finite.unsqueeze(1), 0))
-        weights = weights.to(trained.dtype).where(finite, 0)
+        logits.register_hook(lambda gradient: gradient.where(counts.unsqueeze(1), 0))
+        weights = weights.to(trained.dtype).where(counts, 0)
         total = weights.sum()
-        loss = (trained.where(finite, 0) * weights).sum() / (self._divisor or total + (total == 0))
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        # The derivative of the mean by weight with respect to each loss: cheaper than to write that mean out.
+        shares = weights / (total if self._divisor is None else self._divisor)
+        trained.backward(self.scaler.scale(shares))  # type: ignore[no-untyped-call]
         self._totals.append(total)
-        return reported, finite
+        return reported, counts
 
     def step(self) -> None:
         """Ends the window: one optimizer step on the mean over its instances, by weight.
@@ -125,11 +126,15 @@ class Stepper:
         """
         self.scaler.unscale_(self.optimizer)
         total = _summed(self._totals)
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if self._divisor is not None:
-            gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
             torch._foreach_mul_(gradients, self._divisor / total)
-        norm = clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
-        failed = (norm.isfinite() & (total > 0)).logical_not()
+        if self.config.clip_norm:
+            norm = clip_grad_norm_(self._parameters, self.config.clip_norm)
+        else:
+            norm = torch.stack(torch._foreach_norm(gradients)).norm()
+        # Weight 0 makes this infinite or NaN, too.
+        failed = finite(norm / total).logical_not()
         self.optimizer.found_inf = failed.float()  # type: ignore[attr-defined]
         self.optimizer.step()
         self.scaler.update()
@@ -169,8 +174,13 @@ class Stepper:
         """Goes on from these counts, at the beginning of a window."""
         self.health.load(masked, suppressed, dead)
         self._attempts, self.batches, self.window = steps + suppressed, batches, 0
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradients()
         self.schedule.set(steps)
+
+    def _forget_gradients(self) -> None:
+        # As zero_grad of the optimizer, less what that spends on profiling itself.
+        for parameter in self._parameters:
+            parameter.grad = None
 
 
 def part_count(size: int, most: int) -> int:
