@@ -31,9 +31,7 @@ def make_socket_dir() -> Path:
     path = Path(tempfile.mkdtemp(prefix=f"aa-{os.getuid()}-"))
     if len(str(path / "control")) + 8 > IPC_PATH_LIMIT:
         path.rmdir()
-        raise ConfigError(
-            "TMPDIR", tempfile.gettempdir(), "too long for ipc sockets; set a shorter one"
-        )
+        raise ConfigError("TMPDIR", tempfile.gettempdir(), "too long for ipc sockets; set a shorter one")
     return path
 
 
