@@ -115,7 +115,7 @@ def run_serial(
         if every and not stream.complete:
             checkpointer.save()
     if stream.complete:
-        boss.checkpoint.save_weights(trainer.model.state_dict(), run_dir / "model.safetensors")
+        boss.checkpoint.save_weights(trainer.evaluated.state_dict(), run_dir / "model.safetensors")
     return {
         "batcher": core.metrics(),
         "boss": {

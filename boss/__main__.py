@@ -61,7 +61,7 @@ def body(worker: Worker) -> None:
     while not outlet.flush() and time.monotonic() < deadline:
         time.sleep(0.005)
     if stream.complete:
-        checkpoint.save_weights(trainer.model.state_dict(), worker.run_dir / "model.safetensors")
+        checkpoint.save_weights(trainer.evaluated.state_dict(), worker.run_dir / "model.safetensors")
 
 
 if __name__ == "__main__":

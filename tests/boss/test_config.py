@@ -9,7 +9,7 @@ from proto.errors import ConfigError
 @pytest.mark.parametrize(
     "values",
     [
-        {"lr": 0}, {"lr": float("inf")}, {"momentum": 1.0}, {"weight_decay": -1.0}, {"schedule": "cosine"},
+        {"lr": 0}, {"lr": float("inf")}, {"momentum": 1.0}, {"weight_decay": -1.0}, {"schedule": "cosin"},
         {"eval_every": -1}, {"eval_every": float("inf")}, {"slots": 0}, {"loss_queue": 0}, {"threads": -1},
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ from proto.errors import ConfigError
 from proto.resolver import resolve
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["small_cnn", "mlp", "linear"])
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (1, 28, 28), (2, 5, 7), (1, 4, 4)])
 def test_every_builtin_model_maps_images_to_logits(name: str, shape: tuple[int, ...]) -> None:
     model = resolve("boss.model", name, MODELS)(spec(input_shape=shape, classes=7))
