@@ -5,7 +5,7 @@ import time
 
 from boss.config import BossConfig
 from proto.lifecycle import Worker, run_worker
-from proto.messages import DataSpec, Ready, Start
+from proto.messages import DataSpec, Ready, Start, Value
 from proto.transport import FrameCarrier
 
 LAST_REPORTS_S = 2.0
@@ -51,10 +51,15 @@ def body(worker: Worker) -> None:
         "batches_refused": stream.refused,
         "checkpoints_failed": checkpointer.failed,
     }
+
+    def record(event: str, values: dict[str, Value]) -> None:
+        worker.record(event, values)
+        checkpointer.after_evaluation(values)
+
     worker.tell(Ready())
     worker.expect(Start)
     stream.open(account)
-    trainer.train(Clocked(stream, account), outlet, worker.record, checkpointer.after_batch)
+    trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
     if every and not stream.complete and not worker.orphaned:
         checkpointer.save()
     deadline = time.monotonic() + LAST_REPORTS_S
