@@ -1,14 +1,11 @@
 """`python -m assistant --run-dir DIR`."""
 
-import logging
 import sys
 import time
 
 from assistant.config import AssistantConfig
 from proto.lifecycle import Worker, run_worker
 from proto.messages import DataSpec, Mark, Part, Ready, Start
-
-log = logging.getLogger(__name__)
 
 LAST_REPORTS_S = 2.0
 """How long the reports that were sent before the end may take to arrive."""
@@ -36,7 +33,7 @@ def body(worker: Worker) -> None:
         try:
             files = checkpoint.save(worker.run_dir, mark.name, learner, history)
         except OSError as error:
-            log.warning("checkpoint %s not written: %s; going on without it", mark.name, error)
+            worker.warn(f"checkpoint {mark.name} not written: {error}; the one before it stays")
             return
         worker.tell(Part(name=mark.name, files=files, plain={}))
 
@@ -51,7 +48,7 @@ def body(worker: Worker) -> None:
         learner.on_version = publish_in_order
     worker.metrics = lambda: {
         **learner.metrics(),
-        "reports_received": inlet.reports_received,
+        "messages_received": inlet.received,
         "versions_published": outlet.published,
         "versions_postponed": outlet.postponed,
         "strays": inlet.strays,
@@ -70,7 +67,7 @@ def body(worker: Worker) -> None:
             worker.wait([inlet.features, inlet.losses])
         worker.beat()
     deadline = time.monotonic() + LAST_REPORTS_S
-    while inlet.reports_received < worker.expected_reports and time.monotonic() < deadline:
+    while inlet.received < worker.expected_messages and time.monotonic() < deadline:
         if not inlet.pump():
             worker.wait([inlet.features, inlet.losses], 10)
 

@@ -25,7 +25,8 @@ class Outlet:
 
     def _publish(self) -> None:
         snapshot = self.learner.snapshot()
-        if self._send(snapshot):
+        # With a history the sender gives up only when the run stops; whoever goes on is then told from the history.
+        if self._send(snapshot) or self.history is not None:
             self._version = snapshot.version
             self.learner.published()
             self.published += 1

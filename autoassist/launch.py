@@ -32,7 +32,8 @@ def launch(settings: Settings, console: Console) -> int:
     """
     settings, run_dir = _make_run_dir(settings)
     try:
-        return _run(settings, run_dir, None, console)
+        with _locked(run_dir):
+            return _run(settings, run_dir, None, console)
     except ConfigError:
         shutil.rmtree(run_dir)  # nothing was trained, and the name is free again for the corrected run
         raise
@@ -44,20 +45,20 @@ def resume(run_dir: Path, console: Console) -> int:
     Raises ConfigError when there is none, or the run is complete.
     """
     settings = load(run_dir / "config.toml", [])
-    if (run_dir / "model.safetensors").exists():
-        raise ConfigError("--resume", str(run_dir), "this run is complete; nothing is left to do")
-    found = checkpoint.newest(run_dir)
-    if found is None:
-        raise ConfigError("--resume", str(run_dir), "has no checkpoint to go on from; launch the run anew")
-    return _run(settings, run_dir, Resume(*found), console)
+    with _locked(run_dir):
+        if (run_dir / "model.safetensors").exists():
+            raise ConfigError("--resume", str(run_dir), "this run is complete; nothing is left to do")
+        found = checkpoint.newest(run_dir)
+        if found is None:
+            raise ConfigError("--resume", str(run_dir), "has no checkpoint to go on from; launch the run anew")
+        return _run(settings, run_dir, Resume(*found), console)
 
 
 def _run(settings: Settings, run_dir: Path, resume: Resume | None, console: Console) -> int:
-    with _locked(run_dir):
-        checkpoint.discard_partial(run_dir)
-        view = View(console, settings.run.budget)
-        summary = (_serial if settings.run.serial else _processes)(settings, run_dir, resume, view)
-        summaries.write(summary, run_dir / "summary.json")
+    checkpoint.discard_partial(run_dir)
+    view = View(console, settings.run.budget)
+    summary = (_serial if settings.run.serial else _processes)(settings, run_dir, resume, view)
+    summaries.write(summary, run_dir / "summary.json")
     summaries.show(summary, console)
     console.print(f"summary, metrics, logs and weights: {run_dir}", highlight=False, soft_wrap=True)
     if summary["exit_code"] and checkpoint.newest(run_dir) is not None:

@@ -187,8 +187,8 @@ class Machine:
         if self._told_rest:
             return []
         self._told_rest = True
-        sent = self.workers["boss"].values.get("reports_sent", 0)
-        stop = Stop(reason=self.reason, reports=sent if isinstance(sent, int) else 0)
+        sent = self.workers["boss"].values.get("messages_sent", 0)
+        stop = Stop(reason=self.reason, messages=sent if isinstance(sent, int) else 0)
         return [Tell(role, stop) for role in ROLES if self.workers[role].phase not in ("done", "gone")]
 
     def _stop_late_comer(self, role: Role) -> list[Action]:

@@ -103,7 +103,7 @@ def run_serial(
                 core.fold(snapshot)
         every = max(1, round(config.checkpoint_every * core.spec.train_size)) if config.checkpoint_every else 0
         checkpointer = boss.checkpoint.Checkpointer(
-            run_dir, every, trainer, account, outlet, lambda part: collector.add("boss", part)
+            run_dir, every, trainer, account, outlet, lambda part: collector.add("boss", part), view.say
         )
         core.open(account.open(incarnation=0, slots=1, eval_every=config.eval_every))
 
@@ -123,6 +123,7 @@ def run_serial(
             **trainer.metrics(),
             **account.metrics(),
             "device": device_name(trainer.device),
+            "checkpoints_failed": checkpointer.failed,
             "reports_made": outlet.made,
             "reports_dropped": outlet.dropped,
         },

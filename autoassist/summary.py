@@ -48,6 +48,7 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float | None],
         "reports_dropped": dropped,
         # A Boss without last words made more reports than it could tell of.
         "reports_unread": None if "boss" in run["without_last_words"] else made - dropped - folded,
+        "checkpoints_failed": _count(boss, "checkpoints_failed"),
         "features_dropped": _count(batcher, "features_dropped"),
         "instances_skipped": _count(batcher, "skipped"),
         "skipped_ids": list(_tuple(batcher, "skipped_ids")),
@@ -115,6 +116,8 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
     if summary["without_last_words"]:
         roles = ", ".join(summary["without_last_words"])
         console.print(f"no last words of: {roles}; what stands here of it is from its last heartbeat", style="yellow")
+    if summary["checkpoints_failed"]:
+        console.print(f"{summary['checkpoints_failed']} checkpoints could not be written", style="yellow")
     if summary["instances_skipped"]:
         ids = ", ".join(map(str, summary["skipped_ids"]))
         text = f"{summary['instances_skipped']} instances were skipped, their inputs are not finite; last ids: {ids}"

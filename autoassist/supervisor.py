@@ -118,6 +118,8 @@ class Supervisor:
             return []
         if isinstance(message, Record):
             metrics.write(role, message.event, message.values)
+            if message.event == "warning":
+                self.view.say(f"{role}: {message.values.get('text')}", "yellow")
             if message.event == "eval":
                 self.view.say(evaluation_line(message.values))
             return []

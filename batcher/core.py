@@ -42,6 +42,7 @@ class BatcherCore:
         """Raises ConfigError when batch size or policy cannot be; `name` is the data set's, for messages."""
         self.run, self.config, self.lag = run, config, lag
         self._early: deque[Weights] = deque()
+        self._received = self._resumed_after = 0
         splits = {"train": data.train, "validation": data.validation, "test": data.test}
         self.sources: dict[str, Source] = {
             kind: Source(split, name) for kind, split in splits.items() if split is not None
@@ -102,7 +103,7 @@ class BatcherCore:
     def open(self, message: Open) -> None:
         """The Boss begins to read: the stream starts, or goes on where the Boss says."""
         size = self.train.size
-        self._seq = message.seq
+        self._seq, self._resumed_after = message.seq, message.batches
         self._generator = Generator(
             size=size,
             splits={kind: self.sources[kind].size for kind in EVALUATED if kind in self.sources},
@@ -116,6 +117,8 @@ class BatcherCore:
 
     def fold(self, weights: Weights) -> None:
         """Takes in a snapshot of the Assistant."""
+        self._received = weights.version
+        self.selector.revisit(weights)
         if self.lag is None:
             self.selector.fold(weights)
         else:
@@ -127,6 +130,8 @@ class BatcherCore:
         assert self._generator is not None, "the stream is not open"
         if self.lag is None or not self._generator.trains_next:
             return True
+        if self._received < self._resumed_after:
+            return False  # the snapshots that come again tell which instances are known, also those for later batches
         needed = self._generator.batches + 1 - self.lag
         while self._early and self._early[0].version <= needed:
             self.selector.fold(self._early.popleft())

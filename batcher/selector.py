@@ -44,13 +44,17 @@ class Selector:
             log.warning("refused weights version %d: %s", weights.version, error)
             return
         if weights.full:
-            # These instances were seen before the Batcher was started anew: what it knew of them can be had again.
-            self.store.revisit(weights.delta["ids"][weights.delta["times_trained"] > 0])
             self._deltas = weights.delta_number
         self._arrays = {name: np.array(array) for name, array in weights.arrays.items()}
         self._deltas += 1
         self.version, self.version_step = weights.version, weights.step
         self.mean_loss, self.confidence = weights.mean_loss, weights.confidence
+
+    def revisit(self, weights: Weights) -> None:
+        """The instances `weights` tell of were seen, maybe before the Batcher was started anew: what it knew of them
+        can be had again."""
+        ids = weights.delta.get("ids", np.empty(0, np.int64))
+        self.store.revisit(ids[(ids >= 0) & (ids < len(self.ledger))])
 
     def select(self, ids: Int64s, trained: int, total: int, passes: int) -> tuple[Float32s, Float32s]:
         """Keep probability p and weight w, float32 [n] each, of the candidates `ids` of pass `passes`."""

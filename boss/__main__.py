@@ -38,7 +38,7 @@ def body(worker: Worker) -> None:
     carrier = FrameCarrier(batches)
     stream = Stream(worker, batches, carrier, config.slots, config.eval_every, lambda: trainer.between_steps)
     every = max(1, round(config.checkpoint_every * spec.train_size)) if config.checkpoint_every else 0
-    checkpointer = checkpoint.Checkpointer(worker.run_dir, every, trainer, account, outlet, worker.tell)
+    checkpointer = checkpoint.Checkpointer(worker.run_dir, every, trainer, account, outlet, worker.tell, worker.warn)
     worker.metrics = lambda: {
         **trainer.metrics(),
         **account.metrics(),
@@ -46,7 +46,7 @@ def body(worker: Worker) -> None:
         "waited_s": stream.waited_s,
         "loss": outlet.recent_loss,
         "reports_made": outlet.made,
-        "reports_sent": outlet.sent,
+        "messages_sent": outlet.sent,
         "reports_dropped": outlet.dropped,
         "batches_refused": stream.refused,
         "checkpoints_failed": checkpointer.failed,

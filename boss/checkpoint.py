@@ -1,6 +1,5 @@
 """What the Boss keeps on disk: its part of each checkpoint, and weights alone."""
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,8 +14,6 @@ from boss.outlet import LossOutlet
 from boss.state import State
 from proto import checkpoint
 from proto.messages import Batch, Mark, Part, Value
-
-log = logging.getLogger(__name__)
 
 
 class Trains(Protocol):
@@ -46,10 +43,11 @@ class Checkpointer:
         account: Account,
         outlet: LossOutlet,
         tell: Callable[[Part], None],
+        warn: Callable[[str], None],
     ) -> None:
-        """`tell` is given what the supervisor is told once the part is on disk."""
+        """`tell` is given what the supervisor is told once the part is on disk, `warn` what the user should see."""
         self.run_dir, self.every, self.trainer = run_dir, every, trainer
-        self.account, self.outlet, self._tell = account, outlet, tell
+        self.account, self.outlet, self._tell, self._warn = account, outlet, tell, warn
         self.written = self.failed = 0
         self._last = account.trained
 
@@ -66,7 +64,7 @@ class Checkpointer:
                 save_weights(self.trainer.evaluated.state_dict(), self.run_dir / "best.safetensors")
             except OSError as error:
                 self.failed += 1
-                log.warning("best.safetensors not written: %s; the one before it stays", error)
+                self._warn(f"best.safetensors not written: {error}; the one before it stays")
 
     def save(self) -> None:
         """Writes the Boss's part and marks the place for the Assistant's. A failure is logged; training goes on."""
@@ -87,7 +85,7 @@ class Checkpointer:
             files = checkpoint.write_part(self.run_dir, name, "boss", lambda path: save_file(tensors, path), plain)
         except OSError as error:
             self.failed += 1
-            log.warning("checkpoint %s not written: %s; the one before it stays, training goes on", name, error)
+            self._warn(f"checkpoint {name} not written: {error}; the one before it stays, training goes on")
             return
         self.written += 1
         self._tell(

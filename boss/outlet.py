@@ -61,7 +61,8 @@ class LossOutlet:
             event.synchronize()
             self._enqueue(batch, step, pinned)
         while self._queue and self._send(self._queue[0]):
-            self.sent += isinstance(self._queue.popleft(), Losses)
+            self._queue.popleft()
+            self.sent += 1
         return not self._copying and not self._queue
 
     def _enqueue(self, batch: Batch, step: int, losses: Tensor) -> None:

@@ -79,7 +79,8 @@ def complete(run_dir: Path, name: str, manifest: Mapping[str, Any]) -> Path:
     _sync(path)
     folder.rename(final)
     _sync(final.parent)
-    for old in _newest_first(run_dir)[KEEP:]:
+    passed = [path for path in folder_of(run_dir).glob(".batch-*") if path.name[1:] < name]
+    for old in (*_newest_first(run_dir)[KEEP:], *passed):
         shutil.rmtree(old, ignore_errors=True)
     return final
 

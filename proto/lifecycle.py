@@ -62,7 +62,7 @@ class Worker:
         self.peers: dict[Role, int] = {}
         self.metrics: Callable[[], dict[str, Value]] = dict
         """What the worker's heartbeats and last words report; its body sets it."""
-        self.expected_reports = 0
+        self.expected_messages = 0
         self.orphaned = False
         """True once the supervisor is dead: nothing that needs it is worth beginning."""
         self._stop: str | None = None
@@ -127,7 +127,7 @@ class Worker:
 
     def _obey(self, message: Message) -> None:
         if isinstance(message, Stop):
-            self.expected_reports = message.reports
+            self.expected_messages = message.messages
             self.stop(message.reason)
 
     def wait(self, ports: Iterable[Port], timeout_ms: int = WAIT_MS) -> None:
@@ -162,6 +162,11 @@ class Worker:
     def record(self, event: str, values: dict[str, Value]) -> None:
         """Has the supervisor write `values` to metrics.jsonl as `event`."""
         self._beats_dropped += not self._status.send(Record(role=self.role, event=event, values=values))
+
+    def warn(self, text: str) -> None:
+        """Something the user should see now: logged, and shown by the supervisor."""
+        log.warning("%s", text)
+        self.record("warning", {"text": text})
 
     def last_words(self, message: Message) -> None:
         """Sends `message` on the status channel, trying for up to a second: it must arrive."""

@@ -139,11 +139,11 @@ class Start(Message):
 
 
 class Stop(Message):
-    """Supervisor -> worker: end cleanly. The Assistant first waits, briefly, for `reports` loss reports in all."""
+    """Supervisor -> worker: end cleanly. The Assistant first waits, briefly, for `messages` of the Boss in all."""
 
     tag: ClassVar[str] = "stop"
     reason: Text
-    reports: Count = 0
+    messages: Count = 0
 
 
 class Part(Message):

@@ -81,7 +81,7 @@ def test_each_report_makes_a_version(assistant: Assistant) -> None:
     assistant.hear("losses", losses(0, [1, 2], [0.5, 2.0]))
     [weights] = assistant.published
     assert weights.delta["ids"].tolist() == [1, 2]
-    assert assistant.inlet.reports_received == 1
+    assert assistant.inlet.received == 1
 
 
 def test_a_version_that_does_not_fit_joins_the_next(assistant: Assistant, batcher: BatcherCore) -> None:

@@ -106,9 +106,9 @@ class TestHandshake:
 class TestEnd:
     def test_the_boss_is_done_when_the_budget_is_used_up(self, data_spec):
         m = running(data_spec)
-        actions = say(m, "boss", done("boss", reports_sent=45, trained=data_spec.train_total))
+        actions = say(m, "boss", done("boss", messages_sent=45, trained=data_spec.train_total))
         assert actions == [
-            Tell(role, Stop(reason="the budget is used up", reports=45)) for role in ("batcher", "assistant")
+            Tell(role, Stop(reason="the budget is used up", messages=45)) for role in ("batcher", "assistant")
         ]
         for role in ROLES:
             say(m, role, done(role))
@@ -176,8 +176,8 @@ class TestStop:
     def test_a_signal_in_training_stops_the_boss_and_then_the_others_and_is_the_exit_code(self, data_spec):
         m = running(data_spec)
         assert stops(m.signalled(SIGTERM, 2.0)) == {"boss"}
-        assert say(m, "boss", done("boss", reports_sent=3)) == [
-            Tell(role, Stop(reason="stopped by SIGTERM", reports=3)) for role in ("batcher", "assistant")
+        assert say(m, "boss", done("boss", messages_sent=3)) == [
+            Tell(role, Stop(reason="stopped by SIGTERM", messages=3)) for role in ("batcher", "assistant")
         ]
         assert (m.exit_code, m.reason) == (143, "stopped by SIGTERM")
 

@@ -14,7 +14,7 @@ WORKERS = {
     "batcher": {"features_dropped": 3},
     "boss": {
         "step": 10, "trained": 100, "boss_epochs": 1.0, "test_accuracy": 0.91234, "reports_made": 10,
-        "reports_sent": 8, "reports_dropped": 2, "refused_run": 2, "candidates": 200, "kept_fraction": 0.5,
+        "reports_dropped": 2, "refused_run": 2, "candidates": 200, "kept_fraction": 0.5,
         "dropped_per_class": (60, 40, 0),
     },
     "assistant": {"reports_folded": 7, "losses_quarantined": 2, "quarantined_ids": (5, 6), "refused_fields": 1},

@@ -43,7 +43,7 @@ ONE_OF_EACH: list[Message] = [
     spec(class_names=("naïve", "ß")),
     Ready(),
     Start(peers={"batcher": 1, "boss": 2}),
-    Stop(reason="SIGTERM", reports=9),
+    Stop(reason="SIGTERM", messages=9),
     Beat(role="assistant", values={"a": 1, "b": 0.5, "c": "text", "d": (1, 2)}),
     Record(role="boss", event="eval", values={"accuracy": 0.9}),
     Done(role="batcher", values={}),
