@@ -26,6 +26,7 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float], **run:
     return {
         **run,
         "device": boss.get("device"),
+        "transport": boss.get("transport"),
         "test_accuracy": _number(boss, "test_accuracy"),
         "test_macro_f1": _number(boss, "test_macro_f1"),
         "test_worst_class_accuracy": _number(boss, "test_worst_class_accuracy"),

@@ -7,9 +7,9 @@ from batcher.core import BatcherCore
 from batcher.inlet import Inlet
 from batcher.outlet import Outlet
 from batcher.plugin import load
+from proto.carriers import SlotSender
 from proto.lifecycle import Worker, run_worker
 from proto.messages import End, Ready, Start
-from proto.transport import FrameCarrier
 
 
 def body(worker: Worker) -> None:
@@ -19,7 +19,8 @@ def body(worker: Worker) -> None:
     lag = worker.run.lag if worker.run.deterministic else None
     core = BatcherCore(worker.run, config, policy, load(data), data.name, lag)
     batches = worker.port("batches")
-    carrier = FrameCarrier(batches)
+    carrier = SlotSender(batches)
+    worker.owns(carrier)
     inlet, outlet = Inlet(worker, carrier, core), Outlet(worker, batches, carrier)
     worker.metrics = lambda: {**core.metrics(), "features_dropped": outlet.features_dropped, "strays": inlet.strays}
     worker.tell(core.spec)

@@ -5,13 +5,13 @@ from collections import deque
 from batcher.core import BatcherCore
 from proto.lifecycle import Worker
 from proto.messages import Credit, Open, Weights
-from proto.transport import Carrier
+from proto.transport import Outbound
 
 
 class Inlet:
     """Folds weights into the core and collects credits."""
 
-    def __init__(self, worker: Worker, carrier: Carrier, core: BatcherCore) -> None:
+    def __init__(self, worker: Worker, carrier: Outbound, core: BatcherCore) -> None:
         self.worker, self.carrier, self.core = worker, carrier, core
         self.weights = worker.port("weights")
         self.credits: deque[int] = deque()

@@ -4,9 +4,10 @@ import sys
 import time
 
 from boss.config import BossConfig
+from proto.carriers import SlotReceiver
 from proto.lifecycle import Worker, run_worker
 from proto.messages import DataSpec, Ready, Start
-from proto.transport import FrameCarrier
+from proto.slots import slot_bytes
 
 LAST_REPORTS_S = 1.0
 """How long the last reports may take to leave, once training is over."""
@@ -23,6 +24,7 @@ def body(worker: Worker) -> None:
     from boss.clock import Clocked
     from boss.inlet import Stream
     from boss.outlet import LossOutlet
+    from boss.pinned import no_pin, pin
     from boss.trainer import Trainer, device_name
 
     if config.threads:
@@ -35,7 +37,8 @@ def body(worker: Worker) -> None:
     if worker.info.resume:
         checkpoint.load(worker.run_dir, worker.info.resume, trainer, account, outlet)
     batches = worker.port("batches")
-    carrier = FrameCarrier(batches)
+    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pin if trainer.device.type == "cuda" else no_pin)
+    worker.owns(carrier)
     stream = Stream(worker, batches, carrier, config.slots, config.eval_every, lambda: trainer.between_steps)
     every = max(1, round(config.checkpoint_every * spec.train_size)) if config.checkpoint_every else 0
     checkpointer = checkpoint.Checkpointer(worker.run_dir, every, trainer, account, outlet, worker.tell)
@@ -43,6 +46,7 @@ def body(worker: Worker) -> None:
         **trainer.metrics(),
         **account.metrics(),
         "device": device_name(trainer.device),
+        "transport": carrier.name,
         "waited_s": stream.waited_s,
         "loss": outlet.recent_loss,
         "reports_made": outlet.made,

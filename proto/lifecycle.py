@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import zmq
 
@@ -40,6 +40,12 @@ S = TypeVar("S", bound=Section)
 
 class Stopped(Exception):
     """The supervisor asked this worker to stop before it had started."""
+
+
+class Closes(Protocol):
+    """Something that holds what must be given back."""
+
+    def close(self) -> None: ...
 
 
 class Worker:
@@ -71,6 +77,7 @@ class Worker:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._codec = Codec(self.info.run_id)
         self._ports: list[Port] = []
+        self._owned: list[Closes] = []
         self._control = self.port("control")
         self._status = self.port("status")
         signal.signal(signal.SIGTERM, lambda *_: self.stop("SIGTERM"))
@@ -95,6 +102,10 @@ class Worker:
         port = Port(self._context, channel, self.role, self.info.socket_dir, self._codec)
         self._ports.append(port)
         return port
+
+    def owns(self, thing: Closes) -> None:
+        """`thing` is closed with the worker, before its ports."""
+        self._owned.append(thing)
 
     def tell(self, message: Message) -> None:
         """Sends `message` to the supervisor's control socket."""
@@ -178,8 +189,8 @@ class Worker:
 
     def close(self) -> None:
         """Closes every socket; ends within the longest linger of the channel table."""
-        for port in self._ports:
-            port.close()
+        for thing in (*self._owned, *self._ports):
+            thing.close()
         self._context.term()
 
     def _watch_supervisor(self) -> None:

@@ -196,7 +196,8 @@ class Failed(Message):
 
 class Open(Message):
     """Boss -> Batcher: I read the stream now, with `slots` credits; evaluate every `eval_every` Boss epochs (0: only
-    at the end). The rest says where to go on from: all 0 at the beginning of a run.
+    at the end). The slots, of `slot_bytes` each, lie in the file `memory` with that `inode` (empty: batches travel as
+    frames), and are granted with `generation`. The rest says where to go on from: all 0 at the beginning of a run.
 
     `seq` is the number of the next batch; `passes` and `cursor` are those of the last batch trained, the `batches`-th
     of the run's training batches; `trained` instances are behind us, `evaluated` when the last evaluation was made.
@@ -207,6 +208,10 @@ class Open(Message):
     rank: Count
     slots: Annotated[int, Field(ge=1, le=4096)]
     eval_every: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    memory: Text = ""
+    inode: Count = 0
+    slot_bytes: Count = 0
+    generation: Count = 0
     seq: Count = 0
     passes: Count = 0
     cursor: Count = 0
@@ -216,12 +221,24 @@ class Open(Message):
 
 
 class Credit(Message):
-    """Boss -> Batcher: slot `slot` is free again, batch `seq` was trained. `incarnation` is the Batcher's."""
+    """Boss -> Batcher: slot `slot` is free again, batch `seq` was trained. `incarnation` is the Batcher's.
+
+    The slot is granted anew, with `generation`.
+    """
 
     tag: ClassVar[str] = "credit"
     slot: Count
     seq: Count
     incarnation: Count
+    generation: Count = 0
+
+
+class Unmapped(Message):
+    """Batcher -> Boss, instead of beginning: the `memory` of your `Open` cannot be attached, for this `reason`."""
+
+    tag: ClassVar[str] = "unmapped"
+    memory: Text
+    reason: Text
 
 
 class Batch(Message):
@@ -256,6 +273,31 @@ class Batch(Message):
         if len(lengths) != 1 or not self.arrays:
             raise ValueError("ids, weights and arrays differ in length")
         return self
+
+
+Place = tuple[Text, Text, tuple[int, ...], int]
+
+
+class Filled(Message):
+    """Batcher -> Boss: a `Batch` that lies in slot `slot`, granted with `generation`.
+
+    `places` say of each of its arrays the name, dtype, shape and first byte in the slot; they are checked against the
+    slot before anything is read there.
+    """
+
+    tag: ClassVar[str] = "filled"
+    kind: Kind
+    seq: Count
+    incarnation: Count
+    slot: Count
+    generation: Count
+    version: Count
+    version_step: Count
+    passes: Count
+    cursor: Count
+    candidates: Count
+    last: bool
+    places: Annotated[tuple[Place, ...], Field(max_length=64)]
 
 
 class End(Message):
@@ -330,5 +372,5 @@ class Weights(Message):
 TAGS: dict[str, type[Message]] = {
     cls.tag: cls
     for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Beat, Record, Done, Failed,
-                Open, Credit, Batch, End, Features, Losses, Mark, Weights, Part)
+                Open, Credit, Unmapped, Batch, Filled, End, Features, Losses, Mark, Weights, Part)
 }  # fmt: skip
