@@ -16,10 +16,17 @@ class Outlet:
         self.weights = worker.port("weights")
         self._send = worker.sender(self.weights, "batcher")
         self.published = self.postponed = 0
+        self._version = 0
 
     def publish(self) -> None:
+        """Publishes the newest version, if it is newer than the last one published."""
+        if self.learner.version > self._version:
+            self._publish()
+
+    def _publish(self) -> None:
         snapshot = self.learner.snapshot()
         if self._send(snapshot):
+            self._version = snapshot.version
             self.learner.published()
             self.published += 1
             if self.history is not None:
@@ -30,7 +37,7 @@ class Outlet:
     def replay(self) -> None:
         """Brings a new Batcher to where the one before it stood."""
         if self.history is None:
-            self.publish()
+            self._publish()
             return
         for snapshot in self.history.replay():
             self._send(snapshot)

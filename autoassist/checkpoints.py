@@ -14,8 +14,8 @@ PARTS: tuple[Role, ...] = ("boss", "assistant")
 class Collector:
     """Collects the parts of a run's checkpoints."""
 
-    def __init__(self, run_dir: Path, facts: Callable[[], dict[str, Any]], say: Callable[[str], None]) -> None:
-        """`facts()` is what else the manifest keeps; `say` shows a line to the user."""
+    def __init__(self, run_dir: Path, facts: Callable[[], dict[str, Any]], say: Callable[[str, str], None]) -> None:
+        """`facts()` is what else the manifest keeps; `say(line, style)` shows a line to the user."""
         self.run_dir, self._facts, self._say = run_dir, facts, say
         self._parts: dict[str, dict[Role, Part]] = {}
         self.written = 0
@@ -32,6 +32,6 @@ class Collector:
             checkpoint.complete(self.run_dir, part.name, {"files": files, **plain, **self._facts()})
             self.written += 1
         except OSError as error:
-            self._say(f"[yellow]checkpoint {part.name} not written: {error}; the one before it stays[/]")
+            self._say(f"checkpoint {part.name} not written: {error}; the one before it stays", "yellow")
         # Parts of older ones that never came together will not any more.
         self._parts = {name: rest for name, rest in self._parts.items() if name > part.name}

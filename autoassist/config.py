@@ -65,7 +65,7 @@ def load(path: Path | None, overrides: Sequence[str]) -> Settings:
 def _override(tables: dict[str, Any], text: str) -> None:
     key, equals, value = text.partition("=")
     section, *path = key.strip().split(".")
-    if not equals or not path or not all(path):
+    if not equals or not section or not path or not all(path):
         raise ConfigError("override", text, "is not section.key=value")
     table = tables.setdefault(section, {})
     for part in path[:-1]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from autoassist import summary as summaries
 from autoassist.config import Settings, load, to_toml
@@ -114,7 +113,7 @@ def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: V
     if machine.exit_code == 2:
         raise ConfigError.told(machine.reason)
     if machine.exit_code == 1:
-        view.say(f"[red]{escape(machine.reason)}[/]; its log: {run_dir / 'logs'}")
+        view.say(f"{machine.reason}; its log: {run_dir / 'logs'}", style="red")
     return summaries.summarise(
         {role: state.values for role, state in machine.workers.items()},
         cpu_seconds(machine, resume),

@@ -38,9 +38,9 @@ class View:
         if self._live is not None:
             self._live.stop()
 
-    def say(self, line: str) -> None:
-        """Prints a line that stays."""
-        self.console.print(line, highlight=False, soft_wrap=True)
+    def say(self, line: str, style: str = "") -> None:
+        """Prints a line that stays, as it is."""
+        self.console.print(line, style=style, highlight=False, soft_wrap=True, markup=False)
 
     def update(self, workers: Workers) -> None:
         """Shows where the workers stand now."""

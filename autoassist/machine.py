@@ -79,6 +79,7 @@ class Machine:
         self._digest, self._by_hand, self._began = digest, frozenset(by_hand), now
         self._stop_at: float | None = None
         self._told_rest = False
+        self._asked = 0
 
     @property
     def stopping(self) -> bool:
@@ -111,13 +112,17 @@ class Machine:
                 state.values = message.values
             case Done():
                 state.values, state.phase = message.values, "done"
-                if role == "boss":
-                    return self.stop("the budget is used up", now) if not self.stopping else self._tell_rest()
-                if not self.stopping:
+                if self.stopping:
+                    return self._tell_rest() if role == "boss" else []
+                if role != "boss":
                     return self._fail(1, f"{role} ended before the Boss", now)
+                if self.spec is None or message.values.get("trained") != self.spec.train_total:
+                    return self._fail(1, "boss ended before the budget was used up", now)
+                return self.stop("the budget is used up", now)
             case Failed():
                 state.phase = "done"
-                return self._fail(2 if message.kind == "config" else 1, self._blame(role, message), now)
+                text = message.text if message.kind == "config" else f"{role} crashed: {message.text}"
+                return self._fail(2 if message.kind == "config" else 1, text, now)
             case _:
                 pass
         return []
@@ -134,7 +139,8 @@ class Machine:
 
     def signalled(self, number: int, now: float) -> list[Action]:
         """The user or the system asks for an end; asked twice, it is immediate."""
-        if self.stopping and self.exit_code == 128 + number:
+        self._asked += 1
+        if self._asked > 1:
             return self._kill_rest()
         self.exit_code = self.exit_code or 128 + number
         return self.stop(f"stopped by {signal.Signals(number).name}", now)
@@ -188,14 +194,14 @@ class Machine:
 
     def _fail(self, code: int, problem: str, now: float) -> list[Action]:
         if not self.stopping:
-            self.exit_code = code
+            # Once training has begun there is something to lose: that is no mere mistake in the configuration.
+            self.exit_code = 1 if self.started_at is not None else code
         return self.stop(problem, now)
-
-    def _blame(self, role: Role, failed: Failed) -> str:
-        return failed.text if failed.kind == "config" else f"{role} crashed: {failed.text}"
 
     def _kill_rest(self) -> list[Action]:
         left = [role for role, state in self.workers.items() if state.phase != "gone" and not state.killed]
         for role in left:
             self.workers[role].killed = True
-        return [Kill(role) for role in left]
+            if role in self._by_hand:  # not ours to kill
+                self.workers[role].phase = "gone"
+        return [Kill(role) for role in left if role not in self._by_hand]

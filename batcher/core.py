@@ -56,7 +56,7 @@ class BatcherCore:
             )
         self.total = max(1, round(run.budget * size))
         batches, largest = batch_sizes(self.total, config.batch_size)
-        classes = self.train.classes(len(data.class_names))
+        classes = self._check_splits(len(data.class_names))
         channels = self.train.shape[0] if self.train.shape else 1
         if {len(data.mean), len(data.std)} not in ({0}, {1}, {channels}):
             found = f"{len(data.mean)} means and {len(data.std)} deviations"
@@ -83,6 +83,17 @@ class BatcherCore:
         """Ids of training instances that cannot be trained on."""
         self._seq = self._candidates = self._kept = 0
         self._generator: Generator | None = None
+
+    def _check_splits(self, named: int) -> int:
+        """The number of classes over all splits; raises ConfigError when the splits do not go together."""
+        train = self.train
+        for kind, source in self.sources.items():
+            if (source.shape, source.dtype) != (train.shape, train.dtype):
+                shapes = (
+                    f"{list(source.shape)} {source.dtype}, those of its train split {list(train.shape)} {train.dtype}"
+                )
+                raise ConfigError("data.name", source.name, f"inputs of its {kind} split have shape {shapes}")
+        return max(source.classes(named) for source in self.sources.values())
 
     @property
     def opened(self) -> bool:

@@ -46,12 +46,13 @@ class FeatureStore:
     def __init__(self, source: Source, limit: int, seed: int) -> None:
         self.source, self.limit = source, limit
         sample = np.sort(np.random.default_rng(seed).choice(source.size, min(source.size, SAMPLE), replace=False))
-        features = source.features(sample)
+        features = self._offered(sample)
         if features is None:
             features = pool(source.take(sample)["inputs"], limit)
         self.dim = features.shape[1]
-        norm = float(np.square(features, dtype=np.float64).sum(axis=1).mean()) ** 0.5
-        self.scale = np.float32(1 / norm if 0 < norm < np.inf else 1)
+        squares = np.square(features, dtype=np.float64).sum(axis=1)
+        norm = float(squares[np.isfinite(squares)].mean()) ** 0.5 if np.isfinite(squares).any() else 0.0
+        self.scale = np.float32(1 / norm if norm > 0 else 1)
         self._features = np.zeros((source.size, self.dim), np.float16)
         labels = source.labels(np.arange(source.size))
         self._labels = np.full(source.size, -1, np.int64) if labels is None else labels
@@ -62,7 +63,7 @@ class FeatureStore:
         """Keeps what can be derived from the assembled instances `ids`."""
         new = ~self._known[ids]
         if new.any():
-            offered = self.source.features(ids[new])
+            offered = self._offered(ids[new])
             self._keep(
                 ids[new],
                 pool(arrays["inputs"][new], self.limit) if offered is None else offered,
@@ -80,12 +81,17 @@ class FeatureStore:
         """
         new = ids[~self._known[ids]]
         if len(new):
-            features, labels = self.source.features(new), self._labels[new]
+            features, labels = self._offered(new), self._labels[new]
             if features is not None and labels.min() >= 0:
                 self._keep(new, features, labels)
             elif len(again := new[self._seen_before[new]]):
                 self.visit(again, self.source.take(again))
         return self._features[ids].astype(np.float32), self._labels[ids], self._known[ids]
+
+    def _offered(self, ids: Int64s) -> Float32s | None:
+        """Features the source offers for `ids`, pooled to the limit; None when it offers none."""
+        offered = self.source.features(ids)
+        return None if offered is None else pool(offered, self.limit)
 
     def labels(self, ids: Int64s) -> Int64s:
         """Labels int64 [n] of `ids`; -1 where not known yet."""

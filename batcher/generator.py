@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proto.messages import Kind
-from proto.types import Array, Float32s, Int64s
+from proto.types import Bools, Float32s, Int64s
 
 ORDER, COINS = 0, 1
 """Purposes of the random streams of a pass."""
@@ -86,7 +86,6 @@ class Generator:
         self.forced = 0
         """Candidates kept although the policy dropped them, because it had dropped N in a row."""
         self._rate = 1.0
-        self._dropped_in_a_row = 0
         self._evaluating: list[tuple[Kind, int]] = []
         """Splits still to be planned, each with the id it goes on from."""
         self.go_to(start or Position())
@@ -140,16 +139,22 @@ class Generator:
         left = self.total - self.trained
         wanted = left if left == self.batch_size + 1 > 2 else min(left, self.batch_size)
         ids, weights, dropped = [], [], []
-        have = candidates = 0
+        have = candidates = dropped_in_a_row = 0
         while have < wanted:
-            chunk, w, keep = self._consider(wanted - have)
+            if dropped_in_a_row < self.size:
+                chunk, w, keep = self._consider(wanted - have, self.size - dropped_in_a_row)
+            else:
+                # All N were dropped, and would be again: the policy is overruled for the rest of this batch.
+                chunk, w, keep = self._consider(wanted - have, MAX_CHUNK, overrule=True)
+                self.forced += min(wanted - have, int(keep.sum()))
             # Candidates after the last one needed are not consumed: the next batch judges them with newer weights.
             used = len(chunk) if keep.sum() < wanted - have else int(np.flatnonzero(keep)[wanted - have - 1]) + 1
             chunk, w, keep = chunk[:used], w[:used], keep[:used]
             kept = int(keep.sum())
             self._position += used
             self._rate = max(0.9 * self._rate + 0.1 * kept / used, 0.01)
-            self._dropped_in_a_row = 0 if kept else self._dropped_in_a_row + used
+            if dropped_in_a_row < self.size:
+                dropped_in_a_row = used - 1 - int(np.flatnonzero(keep)[-1]) if kept else dropped_in_a_row + used
             have, candidates = have + kept, candidates + used
             ids.append(chunk[keep])
             weights.append(w[keep])
@@ -160,18 +165,14 @@ class Generator:
             np.concatenate(dropped), self.trained == self.total,
         )  # fmt: skip
 
-    def _consider(self, wanted: int) -> tuple[Int64s, Float32s, Array]:
+    def _consider(self, wanted: int, most: int, *, overrule: bool = False) -> tuple[Int64s, Float32s, Bools]:
         """The next candidates of one pass, about as many as give `wanted` kept ones: ids, weights and who is kept."""
         if self._position == self.size:
             self._position = 0
             self._begin_pass(self._passes + 1)
-        length = min(int(wanted / self._rate * 1.1) + 8, MAX_CHUNK, self.size - self._position)
+        length = min(int(wanted / self._rate * 1.1) + 8, most, MAX_CHUNK, self.size - self._position)
         here = slice(self._position, self._position + length)
         ids = self._order[here]
         p, w = self.select(ids, self.trained, self.total, self._passes)
-        can = ~self.banned[ids]
-        keep = (self._coins[here] < p) & can
-        if self._dropped_in_a_row >= self.size and not keep.any():
-            keep = can
-            self.forced += min(wanted, int(keep.sum()))
-        return ids, w, keep
+        keep = np.ones(length, bool) if overrule else self._coins[here] < p
+        return ids, w, keep & ~self.banned[ids]

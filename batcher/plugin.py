@@ -113,7 +113,7 @@ class Source:
         except (TypeError, ValueError):
             raise ConfigError("data.name", name, "its items are no pairs (input, label)") from None
         example = _plain(inputs)
-        if example.dtype == object or np.ndim(label) != 0 or np.asarray(label).dtype.kind not in "iub":
+        if example.dtype.kind not in "fiu" or np.ndim(label) != 0 or np.asarray(label).dtype.kind not in "iub":
             raise ConfigError(
                 "data.name",
                 name,
@@ -138,7 +138,10 @@ class Source:
             return
         for row, index in enumerate(ids.tolist()):
             inputs, out["targets"][row] = self.split[index]
-            out["inputs"][row] = _plain(inputs)
+            array = _plain(inputs)
+            if array.shape != self.shape:
+                raise ValueError(f"instance {index} has shape {list(array.shape)}, instance 0 {list(self.shape)}")
+            out["inputs"][row] = array
 
     def broken(self, arrays: Mapping[str, Array]) -> Bools:
         """Which of the assembled instances, bool [n], cannot be trained on: their input is not finite."""
@@ -164,7 +167,7 @@ class Source:
         """Features float32 [n, D] of `ids`, or None when the split offers none."""
         return None if self._features is None else np.asarray(self._features(ids), np.float32)
 
-    def classes(self, named: int) -> int:
+    def classes(self, named: int = 0) -> int:
         """Number of classes: the `named` ones, or the largest label + 1.
 
         Reads every item where neither names nor labels can be had otherwise. Raises ConfigError when a label is not one
@@ -185,4 +188,4 @@ def _plain(inputs: Any) -> Array:
     array = np.asarray(inputs)
     if array.dtype.kind == "f":
         return array.astype(np.float32, copy=False)
-    return array if array.dtype == np.uint8 or array.dtype == object else array.astype(np.int64, copy=False)
+    return array.astype(np.int64, copy=False) if array.dtype.kind in "iub" and array.dtype != np.uint8 else array

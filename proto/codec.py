@@ -80,9 +80,9 @@ def _split(message: Message, arrays: list[tuple[str, Array]]) -> dict[str, Any]:
     for name in type(message).model_fields:
         value = getattr(message, name)
         if isinstance(value, np.ndarray):
-            arrays.append((name, np.ascontiguousarray(value)))
+            arrays.append((name, np.asarray(value, order="C")))
         elif isinstance(value, Mapping) and any(isinstance(item, np.ndarray) for item in value.values()):
-            arrays.extend((f"{name}.{key}", np.ascontiguousarray(item)) for key, item in value.items())
+            arrays.extend((f"{name}.{key}", np.asarray(item, order="C")) for key, item in value.items())
             plain[name] = {}
         else:
             plain[name] = value

@@ -39,6 +39,8 @@ class ArrayOf:
     def check(self, value: Any) -> Array:
         if not isinstance(value, np.ndarray):
             raise ValueError(f"an array is needed, not {type(value).__name__}")
+        if not value.dtype.isnative:
+            raise ValueError("byte order is not this machine's")
         if value.dtype.name not in DTYPES or (self.dtype is not None and value.dtype.name != self.dtype):
             raise ValueError(
                 f"dtype {value.dtype} where {self.dtype or 'one of ' + ', '.join(sorted(DTYPES))} is needed"
@@ -362,8 +364,8 @@ class Weights(Message):
     step: Count
     incarnation: Count
     arrays: dict[str, AnyArray]
-    mean_loss: float
-    confidence: float
+    mean_loss: Annotated[float, Field(allow_inf_nan=False)]
+    confidence: Annotated[float, Field(ge=0, le=1)]
     full: bool
     delta_number: Count
     delta: dict[str, AnyArray]

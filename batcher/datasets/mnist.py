@@ -1,8 +1,10 @@
 """MNIST, read by torchvision."""
 
+import gzip
 import hashlib
 import os
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +26,20 @@ def mnist(root: str, download: bool = False) -> Data:
     from torchvision.datasets import MNIST
 
     raw = Path(root) / "MNIST" / "raw"
-    if all((raw / name).is_file() for name in FILES):
-        folder, unpack = root, False
-    elif all((raw / f"{name}.gz").is_file() for name in FILES):
-        folder, unpack = str(_copy_packed(raw)), True
-    elif download:
-        folder, unpack = root, True
-    else:
-        raise ConfigError(
-            "data.root", root, f"{raw} does not hold the four MNIST files; data.download=true fetches them"
-        )
     try:
-        train, test = (MNIST(folder, train=part, download=unpack) for part in (True, False))
-    except (OSError, RuntimeError, ValueError) as error:
+        if all((raw / name).is_file() for name in FILES):
+            folder, fetch = Path(root), False
+        elif all((raw / f"{name}.gz").is_file() for name in FILES):
+            folder, fetch = _unpacked(raw), False
+        elif download:
+            folder, fetch = Path(root), True
+        else:
+            problem = f"{raw} does not hold the four MNIST files; data.download=true fetches them"
+            raise ConfigError("data.root", root, problem)
+        train, test = (MNIST(folder, train=part, download=fetch) for part in (True, False))
+    except ConfigError:
+        raise
+    except (OSError, EOFError, RuntimeError, ValueError, AssertionError, zlib.error) as error:  # as torchvision does
         raise ConfigError("data.root", root, f"MNIST cannot be read: {error}") from None
     names = [str(digit) for digit in range(10)]
     return Data(_in_memory(train), _in_memory(test), class_names=names, mean=(0.1307,), std=(0.3081,))
@@ -46,16 +49,20 @@ def _in_memory(split: Any) -> ArraySplit:
     return ArraySplit(split.data.numpy()[:, None], split.targets.numpy())
 
 
-def _copy_packed(raw: Path) -> Path:
-    """A cache folder of ours that holds the packed files of `raw`, for torchvision to check and unpack."""
+def _unpacked(raw: Path) -> Path:
+    """A cache folder of ours with the files of `raw` unpacked. Files that changed since are unpacked again."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    key = hashlib.sha256(str(raw.resolve()).encode()).hexdigest()[:12]
-    folder = home / "autoassist" / f"mnist-{key}"
-    for name in (f"{name}.gz" for name in FILES):
-        target = folder / "MNIST" / "raw" / name
-        if not target.is_file() or target.stat().st_size != (raw / name).stat().st_size:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f"{name}.{os.getpid()}")
-            shutil.copyfile(raw / name, partial)
-            partial.replace(target)
+    marks = [str(raw.resolve()), *(str((raw / f"{name}.gz").stat().st_mtime_ns) for name in FILES)]
+    folder = home / "autoassist" / f"mnist-{hashlib.sha256(' '.join(marks).encode()).hexdigest()[:12]}"
+    target = folder / "MNIST" / "raw"
+    target.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        if not (target / name).is_file():
+            partial = target / f".{name}.{os.getpid()}"
+            try:
+                with gzip.open(raw / f"{name}.gz") as packed, partial.open("wb") as unpacked:
+                    shutil.copyfileobj(packed, unpacked)
+                partial.replace(target / name)
+            finally:
+                partial.unlink(missing_ok=True)
     return folder
