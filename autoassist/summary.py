@@ -50,6 +50,7 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float], **run:
         "features_dropped": _count(batcher, "features_dropped"),
         "instances_skipped": _count(batcher, "skipped"),
         "skipped_ids": list(_tuple(batcher, "skipped_ids")),
+        "skipped_errors": batcher.get("skipped_errors", ""),
         "losses_quarantined": _count(assistant, "losses_quarantined"),
         "quarantined_ids": list(_tuple(assistant, "quarantined_ids")),
         "frames_refused": sum(
@@ -112,9 +113,8 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
             row(f"CPU, {key.removeprefix('cpu_s_')}", key, "{:.2f} s")
     console.print(table)
     if summary["instances_skipped"]:
-        ids = ", ".join(map(str, summary["skipped_ids"]))
-        text = f"{summary['instances_skipped']} instances were skipped, their inputs are not finite; last ids: {ids}"
-        console.print(text, style="yellow")
+        text = f"{summary['instances_skipped']} instances were skipped; the last: {summary['skipped_errors']}"
+        console.print(text, style="yellow", markup=False)
     if summary["losses_quarantined"]:
         ids = ", ".join(map(str, summary["quarantined_ids"]))
         console.print(

@@ -1,15 +1,17 @@
 """`python -m batcher --run-dir DIR`."""
 
 import sys
+from collections.abc import Mapping
 
 from batcher.config import BatcherConfig, DataConfig, PolicyConfig
 from batcher.core import BatcherCore
 from batcher.inlet import Inlet
 from batcher.outlet import Outlet
-from batcher.plugin import load
+from batcher.plugin import Source, load
+from batcher.workers import Pool
 from proto.carriers import SlotSender
 from proto.lifecycle import Worker, run_worker
-from proto.messages import End, Ready, Start
+from proto.messages import End, Kind, Ready, Start
 
 
 def body(worker: Worker) -> None:
@@ -17,7 +19,14 @@ def body(worker: Worker) -> None:
     data = worker.section("data", DataConfig)
     config, policy = worker.section("batcher", BatcherConfig), worker.section("policy", PolicyConfig)
     lag = worker.run.lag if worker.run.deterministic else None
-    core = BatcherCore(worker.run, config, policy, load(data), data.name, lag)
+
+    def start_workers(sources: Mapping[Kind, Source], rows: int) -> None:
+        if config.workers and any(source.by_item for source in sources.values()):
+            pool = Pool(data, worker.run.seed, sources, rows, config.workers)
+            worker.owns(pool)
+            worker.cpu_elsewhere = lambda: pool.cpu_s
+
+    core = BatcherCore(worker.run, config, policy, load(data), data.name, lag, start_workers)
     batches = worker.port("batches")
     carrier = SlotSender(batches)
     worker.owns(carrier)

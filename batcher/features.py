@@ -48,7 +48,10 @@ class FeatureStore:
         sample = np.sort(np.random.default_rng(seed).choice(source.size, min(source.size, SAMPLE), replace=False))
         features = self._offered(sample)
         if features is None:
-            features = pool(source.take(sample)["inputs"], limit)
+            sample, arrays = source.take(sample)
+            if not len(sample):
+                raise ValueError(f"{source.name}: none of the {SAMPLE} instances looked at can be decoded")
+            features = pool(arrays["inputs"], limit)
         self.dim = features.shape[1]
         squares = np.square(features, dtype=np.float64).sum(axis=1)
         norm = float(squares[np.isfinite(squares)].mean()) ** 0.5 if np.isfinite(squares).any() else 0.0
@@ -85,7 +88,7 @@ class FeatureStore:
             if features is not None and labels.min() >= 0:
                 self._keep(new, features, labels)
             elif len(again := new[self._seen_before[new]]):
-                self.visit(again, self.source.take(again))
+                self.visit(*self.source.take(again))
         return self._features[ids].astype(np.float32), self._labels[ids], self._known[ids]
 
     def _offered(self, ids: Int64s) -> Float32s | None:

@@ -69,6 +69,8 @@ class Worker:
         self.metrics: Callable[[], dict[str, Value]] = dict
         """What the worker's heartbeats and last words report; its body sets it."""
         self.expected_reports = 0
+        self.cpu_elsewhere: Callable[[], float] = lambda: 0.0
+        """CPU seconds of the processes that this worker has started; its body sets it."""
         self.orphaned = False
         """True once the supervisor is dead: nothing that needs it is worth beginning."""
         self._stop: str | None = None
@@ -185,7 +187,8 @@ class Worker:
 
     def _values(self) -> dict[str, Value]:
         refused = {f"refused_{kind}": n for port in self._ports for kind, n in port.refused.items()}
-        return {**self.metrics(), **refused, "cpu_s": time.process_time(), "status_dropped": self._beats_dropped}
+        cpu_s = time.process_time() + self.cpu_elsewhere()
+        return {**self.metrics(), **refused, "cpu_s": cpu_s, "status_dropped": self._beats_dropped}
 
     def close(self) -> None:
         """Closes every socket; ends within the longest linger of the channel table."""

@@ -110,6 +110,11 @@ class Memory:
             os.close(descriptor)
             raise
 
+    @property
+    def descriptor(self) -> int:
+        """What a child process needs to map the same memory."""
+        return self._descriptor
+
     def view(self, slot: int, start: int, dtype: str, shape: tuple[int, ...]) -> Array:
         """The array at byte `start` of `slot`, without a copy.
 
