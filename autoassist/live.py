@@ -74,7 +74,8 @@ def describe(role: Role, state: WorkerState, budget: float) -> str:
         return state.phase
     if role == "batcher":
         seen = f"{_int(values, 'candidates'):,} candidates, kept {_float(values, 'kept_fraction'):.0%}"
-        return f"{seen}, version {_int(values, 'version')}"
+        way = f"{_float(values, 'bytes_per_s') / 1e6:.3g} MB/s, {_float(values, 'queue_depth'):.1f} under way"
+        return f"{seen}, version {_int(values, 'version')}, {way}"
     if role == "boss":
         line = f"{_float(values, 'boss_epochs'):.2f} of {budget:g} Boss epochs, loss {_float(values, 'loss'):.4f}"
         return line + (f", test accuracy {_float(values, 'test_accuracy'):.4f}" if "test_accuracy" in values else "")

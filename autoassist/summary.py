@@ -27,6 +27,9 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float], **run:
         **run,
         "device": boss.get("device"),
         "transport": boss.get("transport"),
+        "bytes_per_s": _number(batcher, "bytes_per_s"),
+        "queue_depth": _number(batcher, "queue_depth"),
+        "batcher_waited_s": _number(batcher, "credit_wait_s"),
         "test_accuracy": _number(boss, "test_accuracy"),
         "test_macro_f1": _number(boss, "test_macro_f1"),
         "test_worst_class_accuracy": _number(boss, "test_worst_class_accuracy"),
@@ -107,6 +110,10 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
         "{:.2f} s",
         f"evaluations apart; waited {summary['boss_waited_s'] or 0:.2f} s for batches",
     )
+    if summary["transport"] is not None:
+        depth = f"{summary['queue_depth'] or 0:.1f} batches under way; the Batcher waited"
+        note = f"{depth} {summary['batcher_waited_s'] or 0:.2f} s for the Boss"
+        table.add_row(f"batches by {summary['transport']}", f"{(summary['bytes_per_s'] or 0) / 1e6:.3g} MB/s", note)
     row("start-up", "startup_s", "{:.2f} s")
     for key in summary:
         if key.startswith("cpu_s_"):

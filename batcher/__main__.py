@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from batcher.config import BatcherConfig, DataConfig, PolicyConfig
 from batcher.core import BatcherCore
+from batcher.flow import Flow
 from batcher.inlet import Inlet
 from batcher.outlet import Outlet
 from batcher.plugin import Source, load
@@ -30,8 +31,14 @@ def body(worker: Worker) -> None:
     batches = worker.port("batches")
     carrier = SlotSender(batches)
     worker.owns(carrier)
+    flow = Flow()
     inlet, outlet = Inlet(worker, carrier, core), Outlet(worker, batches, carrier)
-    worker.metrics = lambda: {**core.metrics(), "features_dropped": outlet.features_dropped, "strays": inlet.strays}
+    worker.metrics = lambda: {
+        **core.metrics(),
+        **flow.metrics(),
+        "features_dropped": outlet.features_dropped,
+        "strays": inlet.strays,
+    }
     worker.tell(core.spec)
     worker.tell(Ready())
     worker.expect(Start)
@@ -40,8 +47,13 @@ def body(worker: Worker) -> None:
         inlet.pump()
         if inlet.credits and not ended and core.ready:
             message, features = core.next(inlet.credits.popleft(), worker.incarnation, carrier.lend)
+            under_way = inlet.slots - len(inlet.credits) - 1
             outlet.send(message, features)
+            flow.sent(under_way, carrier.bytes_sent)
             ended = isinstance(message, End)
+        elif inlet.slots and not inlet.credits and not ended:
+            with flow.waiting():
+                worker.wait([batches, inlet.weights])
         else:
             worker.wait([batches, inlet.weights])
         worker.beat()

@@ -14,6 +14,7 @@ class Inlet:
     def __init__(self, worker: Worker, carrier: Outbound, core: BatcherCore) -> None:
         self.worker, self.carrier, self.core = worker, carrier, core
         self.weights = worker.port("weights")
+        self.slots = 0
         self.credits: deque[int] = deque()
         self.strays = 0
         """Messages that are valid but were not meant for this incarnation or not for this channel."""
@@ -29,7 +30,7 @@ class Inlet:
             match message:
                 case Open() if not self.core.opened:
                     self.core.open(message)
-                    self.credits = deque(range(message.slots))
+                    self.slots, self.credits = message.slots, deque(range(message.slots))
                 case Credit() if message.incarnation == self.worker.incarnation and message.slot not in self.credits:
                     self.credits.append(message.slot)
                 case _:

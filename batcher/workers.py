@@ -191,6 +191,7 @@ class Pool:
                 process.process.kill()
                 process.process.wait()
         self._processes.clear()
+        self._at = np.empty(0, np.int64)  # the memory goes with the last view of it
         self._memory.close()
 
 

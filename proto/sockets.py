@@ -135,7 +135,7 @@ class Port:
         """Counts what was refused; the first of its kind is logged."""
         if not self.refused[refusal.kind]:
             text = "%s: refused a frame (%s): %s; more of this kind are only counted"
-            log.warning(text, self.channel, refusal.kind, refusal)
+            log.warning(text, self.channel, refusal.kind, str(refusal))
         self.refused[refusal.kind] += 1
 
     def close(self) -> None:

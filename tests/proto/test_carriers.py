@@ -133,7 +133,7 @@ def test_a_thousand_batches_through_two_slots_with_delayed_and_reordered_release
     sender, receiver = make_ends(slots=2)
     chance = random.Random(0)
     free, held, sent, seq = [0, 1], [], {}, 0
-    while seq < 1000 or held:
+    while seq < 1000 or sent:
         while free and seq < 1000 and chance.random() < 0.8:
             sent[seq] = fill(sender, free.pop(chance.randrange(len(free))), seq)
             seq += 1
@@ -159,7 +159,7 @@ def test_a_thousand_batches_through_two_slots_to_the_gpu(make_ends):
     sender, receiver = make_ends(slots=2, size=4 << 20, pin=pin)
     layout = {"inputs": ((256, 3000), np.dtype(np.float32)), "targets": ((256,), np.dtype(np.int64))}
     side, free, held, seq, expected = torch.cuda.Stream(), [0, 1], [], 0, {}
-    while seq < 1000 or held:
+    while seq < 1000 or expected:
         while free and seq < 1000:
             slot = free.pop()
             fill(sender, slot, seq, layout)
