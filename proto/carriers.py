@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from proto.errors import Refused
-from proto.messages import Batch, Credit, Filled, Message, Open, Unmapped
+from proto.messages import NAMES, Batch, Credit, Filled, Message, Open, Unmapped
 from proto.slots import Layout, Memory, starts
 from proto.sockets import Port
 from proto.types import Array
@@ -196,7 +196,7 @@ class SlotSender:
         memory = self.memory
         if memory is None or end > memory.size or slot >= memory.count:
             return {name: np.empty(shape, dtype) for name, (shape, dtype) in layout.items()}
-        return {name: memory.view(slot, begins[name], dtype.name, shape) for name, (shape, dtype) in layout.items()}
+        return {name: memory.view(slot, begins[name], NAMES[dtype], shape) for name, (shape, dtype) in layout.items()}
 
     def send(self, batch: Batch, to: str) -> bool:
         """Sends `batch`: a descriptor when its arrays lie in its slot and the rest fits there too, else frames."""
@@ -206,7 +206,9 @@ class SlotSender:
         if places is None:
             return self.port.send(batch, to, copy=False)
         said = {name: getattr(batch, name) for name in SAID}
-        return self.port.send(Filled(**said, generation=self._generation[batch.slot], places=places), to)
+        # Not validated, as its fields are those of a batch that was.
+        filled = Filled.model_construct(**said, generation=self._generation[batch.slot], places=places)
+        return self.port.send(filled, to)
 
     def _places(self, batch: Batch) -> tuple[tuple[str, str, tuple[int, ...], int], ...] | None:
         memory = self.memory
@@ -217,15 +219,15 @@ class SlotSender:
             start = memory.start_of(batch.slot, array)
             if start is None:
                 return None
-            places.append((name, array.dtype.name, array.shape, start))
+            places.append((name, NAMES[array.dtype], array.shape, start))
             end = max(end, start + array.nbytes)
         beside = {name: getattr(batch, name) for name in BESIDE}
         begins, end = starts({name: (array.shape, array.dtype) for name, array in beside.items()}, end)
         if end > memory.size:
             return None
         for name, array in beside.items():
-            memory.view(batch.slot, begins[name], array.dtype.name, array.shape)[:] = array
-            places.append((name, array.dtype.name, array.shape, begins[name]))
+            memory.view(batch.slot, begins[name], NAMES[array.dtype], array.shape)[:] = array
+            places.append((name, NAMES[array.dtype], array.shape, begins[name]))
         return tuple(places)
 
     def close(self) -> None:

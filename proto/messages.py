@@ -20,6 +20,9 @@ PROTOCOL = 1
 DTYPES = frozenset({"bool", "uint8", "int32", "int64", "float16", "float32", "float64"})
 """The only dtypes that are read from a frame."""
 
+NAMES = {np.dtype(name): name for name in DTYPES}
+"""Numpy works a dtype's name out anew each time it is asked, which costs more than the rest of a message."""
+
 Role = Literal["batcher", "boss", "assistant"]
 Kind = Literal["train", "validation", "test"]
 """What a batch is for: to train on, or to evaluate on that split."""
@@ -41,7 +44,8 @@ class ArrayOf:
             raise ValueError(f"an array is needed, not {type(value).__name__}")
         if not value.dtype.isnative:
             raise ValueError("byte order is not this machine's")
-        if value.dtype.name not in DTYPES or (self.dtype is not None and value.dtype.name != self.dtype):
+        name = NAMES.get(value.dtype)
+        if name is None or (self.dtype is not None and name != self.dtype):
             raise ValueError(
                 f"dtype {value.dtype} where {self.dtype or 'one of ' + ', '.join(sorted(DTYPES))} is needed"
             )

@@ -40,17 +40,22 @@ def starts(layout: Layout, first: int = 0) -> tuple[dict[str, int], int]:
     return found, end
 
 
-def slot_bytes(spec: DataSpec) -> int:
-    """Bytes of a slot, whole pages, that holds the largest batch of `spec` with all that is said of it."""
-    n, dtype = spec.max_batch, np.dtype
-    layout = {
-        "inputs": ((n, *spec.input_shape), dtype(spec.input_dtype)),
-        "targets": ((n,), dtype(np.int64)),
-        "ids": ((n,), dtype(np.int64)),
-        "weights": ((n,), dtype(np.float32)),
-        "dropped": ((spec.classes + 1,), dtype(np.int64)),
+def slot_size(arrays: Layout, classes: int) -> int:
+    """Bytes of a slot, whole pages, that holds a batch of `arrays` with all that is said of its instances."""
+    n = max(shape[0] for shape, _ in arrays.values())
+    beside: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
+        "ids": ((n,), np.dtype(np.int64)),
+        "weights": ((n,), np.dtype(np.float32)),
+        "dropped": ((classes + 1,), np.dtype(np.int64)),
     }
-    return -(-starts(layout)[1] // mmap.PAGESIZE) * mmap.PAGESIZE
+    return -(-starts({**arrays, **beside})[1] // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def slot_bytes(spec: DataSpec) -> int:
+    """Bytes of a slot that holds the largest batch of `spec`."""
+    n = spec.max_batch
+    inputs = (n, *spec.input_shape), np.dtype(spec.input_dtype)
+    return slot_size({"inputs": inputs, "targets": ((n,), np.dtype(np.int64))}, spec.classes)
 
 
 class Memory:
