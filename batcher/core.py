@@ -3,14 +3,14 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batcher.config import POLICIES, BatcherConfig, PolicyConfig
 from batcher.features import FeatureStore
 from batcher.generator import Generator, Plan, Position, batch_sizes
-from batcher.plugin import Data, Source, Split
+from batcher.plugin import Data, Finish, Source, Split
 from batcher.selector import Selector
 from proto.config import RunConfig
 from proto.errors import ConfigError
@@ -23,6 +23,17 @@ log = logging.getLogger(__name__)
 
 EVALUATED: tuple[Kind, ...] = ("validation", "test")
 Lend = Callable[[int, Layout], dict[str, Array]]
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A planned batch: where the stream stood before it, the version that chose it, and what ends its decoding."""
+
+    before: Position
+    plan: Plan
+    version: int
+    version_step: int
+    finish: Finish
 
 
 class BatcherCore:
@@ -92,6 +103,7 @@ class BatcherCore:
         self._unreadable: dict[Kind, set[int]] = {kind: set() for kind in splits}
         self._seq = self._candidates = self._kept = 0
         self._generator: Generator | None = None
+        self._ahead: _Begun | None = None
 
     def _check_splits(self, named: int) -> int:
         """The number of classes over all splits; raises ConfigError when the splits do not go together."""
@@ -149,7 +161,8 @@ class BatcherCore:
         seq, self._seq = self._seq, self._seq + 1
         if assembled is None:
             return End(seq=seq, incarnation=incarnation), None
-        plan, arrays = assembled
+        begun, arrays = assembled
+        plan = begun.plan
         train = plan.kind == "train"
         self._candidates += plan.candidates
         self._kept += len(plan.ids) if train else 0
@@ -160,8 +173,8 @@ class BatcherCore:
             slot=slot,
             ids=plan.ids,
             weights=plan.weights,
-            version=self.selector.version,
-            version_step=self.selector.version_step,
+            version=begun.version,
+            version_step=begun.version_step,
             passes=plan.passes,
             cursor=plan.cursor,
             candidates=plan.candidates,
@@ -171,27 +184,45 @@ class BatcherCore:
         )
         return batch, self._features(batch) if train else None
 
-    def _assemble(self, generator: Generator, slot: int, lend: Lend) -> tuple[Plan, dict[str, Array]] | None:
-        """The next plan and its arrays. An instance that turns out bad is banned, and the batch planned anew."""
+    def _begin(self, generator: Generator) -> _Begun | None:
+        """Plans the next batch and has its instances decoded, by other processes where there are any."""
+        before = generator.position
+        plan = generator.next()
+        if plan is None:
+            return None
+        # Evaluations are read when they are assembled: without the instances known to be bad.
+        train = plan.kind == "train"
+        finish = self.train.begin(plan.ids, plan.passes_of) if train else lambda out: {}
+        return _Begun(before, plan, self.selector.version, self.selector.version_step, finish)
+
+    def _assemble(self, generator: Generator, slot: int, lend: Lend) -> tuple[_Begun, dict[str, Array]] | None:
+        """The next batch and its arrays. An instance that turns out bad is banned, and the batch planned anew."""
         while True:
-            before = generator.position
-            plan = generator.next()
-            if plan is None:
+            begun, self._ahead = self._ahead or self._begin(generator), None
+            if begun is None:
                 return None
-            source = self.sources[plan.kind]
+            plan, source = begun.plan, self.sources[begun.plan.kind]
             if plan.kind != "train":
-                return self._assemble_evaluation(plan, slot, lend)
+                plan, arrays = self._assemble_evaluation(plan, slot, lend)
+                return replace(begun, plan=plan), arrays
+            # Decoding processes go on with the next batch while the last instances of this one are decoded. Not in a
+            # deterministic run: the features of this batch may have a say in who is in the next.
+            if self.lag is None and source.elsewhere is not None and generator.trains_next:
+                self._ahead = self._begin(generator)
             arrays = lend(slot, source.layout(len(plan.ids)))
-            errors = source.read(plan.ids, arrays, plan.passes_of)
+            errors = begun.finish(arrays)
             for row in np.flatnonzero(source.broken(arrays)):
                 errors.setdefault(int(plan.ids[row]), "its input is not finite")
             if not errors:
-                return plan, arrays
+                return begun, arrays
+            if self._ahead is not None:
+                self._ahead.finish(None)
+                self._ahead = None
             generator.banned[list(errors)] = True
             self._skip("train", errors)
             if generator.banned.all():
                 raise ValueError(f"none of the training instances can be used; the last one: {self.skipped_errors[-1]}")
-            generator.go_to(before)
+            generator.go_to(begun.before)
 
     def _assemble_evaluation(self, plan: Plan, slot: int, lend: Lend) -> tuple[Plan, dict[str, Array]]:
         """`plan` without the instances that cannot be decoded, and its arrays."""

@@ -48,19 +48,20 @@ def kept_random_state() -> Iterator[None]:
 
 
 class Task(NamedTuple):
-    """Read instances `ids`, as `passes` see them, into `rows` of a batch of `n` of the split `kind`."""
+    """Read instances `ids`, as `passes` see them, into `rows` of a batch of `n` of the split `kind`, in `area`."""
 
     kind: Kind
+    area: int
     n: int
     rows: list[int]
     ids: Int64s
     passes: Int64s
 
 
-def shared_views(memory: Memory, processes: int, layout: Layout) -> dict[str, Array]:
+def shared_views(memory: Memory, area: int, processes: int, layout: Layout) -> dict[str, Array]:
     """The arrays of `layout` in the memory that `processes` processes share: after the id each of them is reading."""
     begins, _ = starts(layout, 8 * processes)
-    return {name: memory.view(0, begins[name], dtype.name, shape) for name, (shape, dtype) in layout.items()}
+    return {name: memory.view(area, begins[name], dtype.name, shape) for name, (shape, dtype) in layout.items()}
 
 
 class Decoder:

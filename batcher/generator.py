@@ -88,7 +88,7 @@ class Generator:
         self.forced = 0
         """Candidates kept although the policy dropped them, because it had dropped N in a row."""
         self._rate = 1.0
-        self._evaluating: list[tuple[Kind, int]] = []
+        self._evaluating: list[tuple[Kind, int]]
         """Splits still to be planned, each with the id it goes on from."""
         self.go_to(start or Position())
 
@@ -100,7 +100,7 @@ class Generator:
     def go_to(self, position: Position) -> None:
         """Goes on from `position`, a place between two training batches."""
         self.batches, self.trained = position.batches, position.trained
-        self._evaluated = position.evaluated
+        self._evaluated, self._evaluating = position.evaluated, []
         self._position = position.cursor
         self._begin_pass(position.passes)
 

@@ -112,8 +112,10 @@ class Subset:
         return self._split[int(self._ids[index])]
 
 
-Read = Callable[[Int64s, Int64s, Mapping[str, Array]], dict[int, str]]
-"""(ids, their passes, arrays of the layout) -> what went wrong, by id."""
+Finish = Callable[[Mapping[str, Array] | None], dict[int, str]]
+"""Waits until instances are decoded and writes them into the arrays (None: nowhere) -> what went wrong, by id."""
+Begin = Callable[[Int64s, Int64s], Finish]
+"""(ids, their passes) -> what to call for them, before `begin` is called twice more."""
 
 
 class Source:
@@ -141,8 +143,9 @@ class Source:
         self._targets: Int64s | None = targets.astype(np.int64) if fits else None
         self._features = getattr(split, "features", None)
         self._decoder = Decoder(split, seed)
-        self.elsewhere: Read | None = None
-        """Reads the items in other processes, if there are any."""
+        self.elsewhere: Begin | None = None
+        """Has at most `rows_elsewhere` items decoded in other processes, if there are any."""
+        self.rows_elsewhere = 1
 
     @property
     def by_item(self) -> bool:
@@ -169,9 +172,19 @@ class Source:
             return {}
         passes = np.full(len(ids), OUTSIDE) if passes is None else passes
         if self.elsewhere is not None:
-            return self.elsewhere(ids, passes, out)
+            errors: dict[int, str] = {}
+            for start in range(0, len(ids), self.rows_elsewhere):
+                part = slice(start, start + self.rows_elsewhere)
+                errors |= self.elsewhere(ids[part], passes[part])({name: array[part] for name, array in out.items()})
+            return errors
         with kept_random_state():
             return self._decoder.decode(ids, passes, out, range(len(ids)))
+
+    def begin(self, ids: Int64s, passes: Int64s) -> Finish:
+        """Has the instances `ids` decoded in other processes, if there are any; what is returned does the rest."""
+        if self.elsewhere is not None:
+            return self.elsewhere(ids, passes)
+        return lambda out: {} if out is None else self.read(ids, out, passes)
 
     def fill(self, ids: Int64s, out: Mapping[str, Array]) -> None:
         """As `read`; raises ValueError when an instance cannot be decoded."""

@@ -17,13 +17,13 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    descriptor, shared, size, processes, index, parent = map(int, sys.argv[1:])
+    descriptor, shared, areas, size, processes, index, parent = map(int, sys.argv[1:])
     # The kernel ends us with the Batcher, even in the middle of a decode; unless it has died already.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
     connection: Any = Connection(descriptor)
-    memory = Memory(shared, "", "memfd", 1, size, owner=False)
+    memory = Memory(shared, "", "memfd", areas, size, owner=False)
     at = memory.view(0, 8 * index, "int64", (1,))
 
     def reading(instance: int) -> None:
@@ -47,7 +47,7 @@ def _serve(connection: Any, memory: Memory, processes: int, reading: Callable[[i
     connection.send("")
     while True:
         task: Task = connection.recv()
-        out = shared_views(memory, processes, {name: ((task.n, *s), d) for name, (s, d) in shapes.items()})
+        out = shared_views(memory, task.area, processes, {name: ((task.n, *s), d) for name, (s, d) in shapes.items()})
         errors = decoders[task.kind].decode(task.ids, task.passes, out, task.rows, reading)
         reading(-1)
         connection.send((errors, time.process_time()))

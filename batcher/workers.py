@@ -1,7 +1,7 @@
 """Processes of the Batcher that decode instances: `batcher.workers` of them, each a fresh interpreter.
 
-All write into one batch of shared memory, so their number costs no memory. Which process decodes an instance makes no
-difference to its bytes. One that dies is replaced; an instance that two died on is given up.
+All write into the same two batches of shared memory, so their number costs no memory. Which process decodes an instance
+makes no difference to its bytes. One that dies is replaced; an instance that two died on is given up.
 """
 
 import logging
@@ -22,13 +22,17 @@ import numpy as np
 
 from batcher.config import DataConfig
 from batcher.decode import Task, shared_views
-from batcher.plugin import Source
+from batcher.plugin import Finish, Source
 from proto.messages import Kind
 from proto.slots import Memory, starts
 from proto.types import Array, Int64s
 
 log = logging.getLogger(__name__)
 
+AREAS = 2
+"""Batches that are decoded at one time: while the last instances of one are, the next is begun."""
+PORTION = 16
+"""Instances that are worth a message, at least."""
 END_S = 1.0
 """How long a process may take to end by itself."""
 
@@ -36,14 +40,29 @@ Rows = list[int]
 
 
 @dataclass
+class _Job:
+    """A batch that is being decoded into area `area` of the shared memory."""
+
+    kind: Kind
+    ids: Int64s
+    passes: Int64s
+    area: int
+    left: Rows = field(default_factory=list)
+    errors: dict[int, str] = field(default_factory=dict)
+
+    def done(self, rows: Rows) -> None:
+        self.left = [row for row in self.left if row not in rows]
+
+
+@dataclass
 class _Process:
-    """One of them, and the rows it was given."""
+    """One of them, and the portions it was given."""
 
     process: subprocess.Popen[bytes]
     connection: Any  # Connection[send, receive], whose parameters differ between versions of its stubs
     ready: bool = False
     cpu_s: float = 0.0
-    rows: deque[Rows] = field(default_factory=deque)
+    portions: deque[tuple[_Job, Rows]] = field(default_factory=deque)
 
 
 class Pool:
@@ -57,9 +76,11 @@ class Pool:
         self._config, self._seed, self._sources, self._rows = config, seed, sources, rows
         layout = sources["train"].layout(rows)
         first = np.dtype(np.int64).itemsize * count
-        self._memory = Memory.anonymous(1, starts(layout, first)[1])
+        self._memory = Memory.anonymous(AREAS, starts(layout, first)[1])
         self._at = self._memory.view(0, 0, "int64", (count,))
         """The id each process is reading; -1: none."""
+        self._free = list(range(AREAS))
+        self._todo: deque[tuple[_Job, Rows]] = deque()
         self._cpu_of_dead = 0.0
         self._deaths: Counter[tuple[Kind, int]] = Counter()
         self._given_up: dict[tuple[Kind, int], str] = {}
@@ -67,7 +88,7 @@ class Pool:
         self._processes: list[_Process] = []
         try:
             for kind, source in sources.items():
-                source.elsewhere = partial(self.read, kind)
+                source.elsewhere, source.rows_elsewhere = partial(self.begin, kind), rows
             for index in range(count):
                 self._processes.append(self._start(index))
             while not all(process.ready for process in self._processes):
@@ -84,7 +105,15 @@ class Pool:
     def _start(self, index: int) -> _Process:
         ours, theirs = Pipe()
         self._at[index] = -1
-        numbers = (theirs.fileno(), self._memory.descriptor, self._memory.size, len(self._at), index, os.getpid())
+        numbers = (
+            theirs.fileno(),
+            self._memory.descriptor,
+            AREAS,
+            self._memory.size,
+            len(self._at),
+            index,
+            os.getpid(),
+        )
         # A fresh interpreter: forking a process that has a ZeroMQ context or threads is not safe.
         process = subprocess.Popen(
             [sys.executable, "-m", "batcher.worker", *map(str, numbers)],
@@ -96,46 +125,45 @@ class Pool:
         ours.send((self._config, self._seed, {name: (shape[1:], dtype) for name, (shape, dtype) in layout.items()}))
         return _Process(process, ours)
 
-    def read(self, kind: Kind, ids: Int64s, passes: Int64s, out: Mapping[str, Array]) -> dict[int, str]:
-        """As `Source.read`, of the split `kind`."""
-        errors: dict[int, str] = {}
-        for start in range(0, len(ids), self._rows):
-            part = slice(start, start + self._rows)
-            errors |= self._read(kind, ids[part], passes[part], {name: array[part] for name, array in out.items()})
-        return errors
-
-    def _read(self, kind: Kind, ids: Int64s, passes: Int64s, out: Mapping[str, Array]) -> dict[int, str]:
+    def begin(self, kind: Kind, ids: Int64s, passes: Int64s) -> Finish:
+        """As `Source.elsewhere`, of the split `kind`."""
         source = self._sources[kind]
-        errors: dict[int, str] = {}
-        lost = [row for row, index in enumerate(ids.tolist()) if (kind, index) in self._given_up]
-        errors |= {int(ids[row]): self._given_up[kind, int(ids[row])] for row in lost}
-        rows = [row for row in range(len(ids)) if row not in lost] if lost else list(range(len(ids)))
-        todo: deque[Rows] = deque(_portions(rows, source.together, len(self._processes)))
-        while todo or any(process.rows for process in self._processes):
-            for process in self._processes:
-                while process.ready and todo and len(process.rows) < 2:  # one to do, one at hand
-                    portion = todo.popleft()
-                    process.rows.append(portion)
-                    self._tell(process, Task(kind, len(ids), portion, ids[portion], passes[portion]))
-            for index, found in self._hear():
-                if isinstance(found, dict):
-                    errors |= found
-                else:
-                    todo.extendleft(self._after_death(index, kind, ids, found, errors))
-        views = shared_views(self._memory, len(self._at), source.layout(len(ids)))
-        for name, view in views.items():
-            np.copyto(out[name], view)
-        return errors
+        assert len(ids) <= self._rows, "more instances than a batch has"
+        job = _Job(kind, ids, passes, self._free.pop())
+        for row, index in enumerate(ids.tolist()):
+            if (kind, index) in self._given_up:
+                job.errors[index] = self._given_up[kind, index]
+            else:
+                job.left.append(row)
+        self._todo.extend((job, rows) for rows in _portions(job.left, source.together, len(self._processes)))
+        self._feed()
+        return partial(self._finish, job)
 
-    def _tell(self, process: _Process, task: Task) -> None:
-        try:
-            process.connection.send(task)
-        except OSError:
-            pass  # it is dead, which shows when it is heard
+    def _finish(self, job: _Job, out: Mapping[str, Array] | None) -> dict[int, str]:
+        while job.left:
+            self._hear()
+            self._feed()
+        if out is not None:
+            layout = self._sources[job.kind].layout(len(job.ids))
+            for name, view in shared_views(self._memory, job.area, len(self._at), layout).items():
+                np.copyto(out[name], view)
+        self._free.append(job.area)
+        return job.errors
 
-    def _hear(self) -> list[tuple[int, dict[int, str] | list[Rows]]]:
-        """Waits until something comes: from process (index) the errors of a portion, or the rows that it died with."""
-        heard: list[tuple[int, dict[int, str] | list[Rows]]] = []
+    def _feed(self) -> None:
+        """Gives portions to the processes: one to do and one at hand."""
+        for process in self._processes:
+            while process.ready and self._todo and len(process.portions) < 2:
+                job, rows = self._todo.popleft()
+                process.portions.append((job, rows))
+                task = Task(job.kind, job.area, len(job.ids), rows, job.ids[rows], job.passes[rows])
+                try:
+                    process.connection.send(task)
+                except OSError:
+                    return  # it is dead, which shows when it is heard
+
+    def _hear(self) -> None:
+        """Waits until something comes from the processes, and takes it in."""
         by_connection = {process.connection: index for index, process in enumerate(self._processes)}
         for connection in wait(list(by_connection)):
             assert not isinstance(connection, int)
@@ -146,20 +174,20 @@ class Pool:
             except (EOFError, OSError):
                 if not process.ready:
                     raise RuntimeError(f"decoding process {index} cannot start: {self._end_of(process)}") from None
-                heard.append((index, list(process.rows)))
+                self._replace(index)
                 continue
             if not process.ready:
                 if answer:
                     raise RuntimeError(f"decoding process {index} cannot load the data set: {answer}")
                 process.ready = True
             else:
-                process.rows.popleft()
+                job, rows = process.portions.popleft()
                 errors, process.cpu_s = answer
-                heard.append((index, errors))
-        return heard
+                job.errors |= errors
+                job.done(rows)
 
-    def _after_death(self, index: int, kind: Kind, ids: Int64s, lost: list[Rows], errors: dict[int, str]) -> list[Rows]:
-        """Replaces process `index`; what is to be read again of the rows it died with, one by one."""
+    def _replace(self, index: int) -> None:
+        """Starts another process for `index`, which died; what it had is read again, one by one."""
         process, at = self._processes[index], int(self._at[index])
         how = self._end_of(process)
         where = f"reading instance {at}" if at >= 0 else "idle"
@@ -168,12 +196,17 @@ class Pool:
         process.connection.close()
         self.replaced += 1
         self._processes[index] = self._start(index)
+        lost = [(job, row) for job, rows in process.portions for row in rows]
+        kind = lost[0][0].kind if lost else "train"
         self._deaths[kind, at] += 1
-        rows = [row for portion in lost for row in portion]
         if self._deaths[kind, at] > 1 and at >= 0:
-            errors[at] = self._given_up[kind, at] = f"the process that decoded it {how}, twice"
-            rows = [row for row in rows if ids[row] != at]
-        return [[row] for row in rows]
+            self._given_up[kind, at] = f"the process that decoded it {how}, twice"
+        for job, row in reversed(lost):
+            if error := self._given_up.get((job.kind, int(job.ids[row]))):
+                job.errors[int(job.ids[row])] = error
+                job.done([row])
+            else:
+                self._todo.appendleft((job, [row]))
 
     def _end_of(self, process: _Process) -> str:
         code = process.process.wait()
@@ -199,7 +232,7 @@ def _portions(rows: Rows, together: int, processes: int) -> list[Rows]:
     """`rows` in portions that get smaller, so that all end at one time; of `together` where that matters."""
     found, start = [], 0
     while start < len(rows):
-        length = together if together > 1 else max(1, (len(rows) - start) // (3 * processes))
+        length = together if together > 1 else max(PORTION, (len(rows) - start) // (2 * processes))
         found.append(rows[start : start + length])
         start += length
     return found

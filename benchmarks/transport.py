@@ -29,7 +29,7 @@ from benchmarks.report import finish, median_interval
 from proto.carriers import SlotReceiver, SlotSender
 from proto.codec import Codec
 from proto.messages import Batch, Credit, Open
-from proto.slots import slot_size
+from proto.slots import Layout, slot_size
 from proto.sockets import Port, make_socket_dir
 from proto.transport import Carrier, FrameCarrier, Outbound
 
@@ -46,6 +46,10 @@ def source(row_bytes: int) -> ArraySplit:
     rows = SOURCE_BYTES // row_bytes
     inputs = np.random.default_rng(SEED).integers(0, 255, (rows, row_bytes), np.uint8)
     return ArraySplit(inputs, np.zeros(rows, np.int64))
+
+
+def layout_of(row_bytes: int) -> Layout:
+    return {"inputs": ((ROWS, row_bytes), np.dtype(np.uint8)), "targets": ((ROWS,), np.dtype(np.int64))}
 
 
 def index_batches(rows: int, seed: int) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
@@ -72,7 +76,7 @@ class Service:
         command = [sys.executable, "-m", "benchmarks.transport", "--produce", name, str(row_bytes), str(self.folder)]
         self.producer = subprocess.Popen(command, stdin=subprocess.PIPE)
         self.port = Port(self.context, "batches", "boss", self.folder, Codec("benchmark"))
-        layout = {"inputs": ((ROWS, row_bytes), np.dtype(np.uint8)), "targets": ((ROWS,), np.dtype(np.int64))}
+        layout = layout_of(row_bytes)
         self.carrier: Carrier = (
             SlotReceiver(self.port, SLOTS, slot_size(layout, 0)) if name == "slots" else FrameCarrier(self.port)
         )
@@ -108,7 +112,7 @@ def produce(name: str, row_bytes: int, folder: Path) -> None:
     poller = zmq.Poller()
     poller.register(port.socket, zmq.POLLIN)
     poller.register(sys.stdin.fileno(), zmq.POLLIN)
-    layout = {"inputs": ((ROWS, row_bytes), np.dtype(np.uint8)), "targets": ((ROWS,), np.dtype(np.int64))}
+    layout = layout_of(row_bytes)
     batches, seq, free = index_batches(len(split), SEED), 0, list[int]()
     weights, nobody = np.ones(ROWS, np.float32), np.zeros(1, np.int64)
     while True:
@@ -143,7 +147,8 @@ class Whole(Dataset[torch.Tensor]):
 
     def __getitems__(self, ids: Any) -> torch.Tensor:
         shape = (len(ids), self.inputs.shape[1])
-        out = self.inputs.new(self.inputs.untyped_storage()._new_shared(shape[0] * shape[1])).resize_(shape)
+        memory = self.inputs.untyped_storage()._new_shared(shape[0] * shape[1])  # type: ignore[no-untyped-call]
+        out = self.inputs.new(memory).resize_(shape)
         return torch.index_select(self.inputs, 0, torch.from_numpy(ids), out=out)
 
 
@@ -157,7 +162,7 @@ class Batches(Sampler[Any]):
         yield from index_batches(self.rows, SEED)
 
 
-def as_it_is(batch: torch.Tensor) -> torch.Tensor:
+def as_it_is(batch: Any) -> Any:
     return batch
 
 
