@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 AREAS = 2
 """Batches that are decoded at one time: while the last instances of one are, the next is begun."""
-PORTION = 16
+PORTION = 24
 """Instances that are worth a message, at least."""
 END_S = 1.0
 """How long a process may take to end by itself."""
@@ -47,11 +47,9 @@ class _Job:
     ids: Int64s
     passes: Int64s
     area: int
-    left: Rows = field(default_factory=list)
+    left: int = 0
+    """Rows that are still to be read."""
     errors: dict[int, str] = field(default_factory=dict)
-
-    def done(self, rows: Rows) -> None:
-        self.left = [row for row in self.left if row not in rows]
 
 
 @dataclass
@@ -130,12 +128,12 @@ class Pool:
         source = self._sources[kind]
         assert len(ids) <= self._rows, "more instances than a batch has"
         job = _Job(kind, ids, passes, self._free.pop())
-        for row, index in enumerate(ids.tolist()):
-            if (kind, index) in self._given_up:
-                job.errors[index] = self._given_up[kind, index]
-            else:
-                job.left.append(row)
-        self._todo.extend((job, rows) for rows in _portions(job.left, source.together, len(self._processes)))
+        rows = list(range(len(ids)))
+        if self._given_up:
+            job.errors = {i: self._given_up[kind, i] for i in ids.tolist() if (kind, i) in self._given_up}
+            rows = [row for row in rows if int(ids[row]) not in job.errors]
+        job.left = len(rows)
+        self._todo.extend((job, portion) for portion in _portions(rows, source.together, len(self._processes)))
         self._feed()
         return partial(self._finish, job)
 
@@ -184,7 +182,7 @@ class Pool:
                 job, rows = process.portions.popleft()
                 errors, process.cpu_s = answer
                 job.errors |= errors
-                job.done(rows)
+                job.left -= len(rows)
 
     def _replace(self, index: int) -> None:
         """Starts another process for `index`, which died; what it had is read again, one by one."""
@@ -204,7 +202,7 @@ class Pool:
         for job, row in reversed(lost):
             if error := self._given_up.get((job.kind, int(job.ids[row]))):
                 job.errors[int(job.ids[row])] = error
-                job.done([row])
+                job.left -= 1
             else:
                 self._todo.appendleft((job, [row]))
 
@@ -229,10 +227,11 @@ class Pool:
 
 
 def _portions(rows: Rows, together: int, processes: int) -> list[Rows]:
-    """`rows` in portions that get smaller, so that all end at one time; of `together` where that matters."""
+    """`rows` in portions that get smaller, so that all end at one time; of whole multiples of `together`."""
     found, start = [], 0
     while start < len(rows):
-        length = together if together > 1 else max(PORTION, (len(rows) - start) // (2 * processes))
+        length = max(PORTION, (len(rows) - start) // processes)
+        length += -length % together
         found.append(rows[start : start + length])
         start += length
     return found
