@@ -10,7 +10,7 @@ from proto.messages import DataSpec, Mark, Part, Ready, Start
 
 log = logging.getLogger(__name__)
 
-LAST_REPORTS_S = 1.0
+LAST_REPORTS_S = 2.0
 """How long the reports that were sent before the end may take to arrive."""
 
 

@@ -67,7 +67,11 @@ class Learner:
         """Takes in the features of a batch; learns when its losses are there."""
         if message.features.shape[1] != self._feature_dim or not np.isfinite(message.features).all():
             self.features_refused += 1
-            return
+            if not self.ordered:
+                return
+            # In order each report makes a version, whether it can be learned from or not.
+            nothing = np.zeros((len(message.ids), self._feature_dim), np.float32)
+            message = message.model_copy(update={"features": nothing})
         key = (message.incarnation, message.batch_id)
         if self.ordered:
             self._features[key] = message

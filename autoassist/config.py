@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from assistant.config import AssistantConfig
 from batcher.config import DATASETS, POLICIES, BatcherConfig, DataConfig, PolicyConfig
-from boss.config import MODELS, BossConfig
+from boss.config import LOSSES, MODELS, BossConfig
 from proto.config import RunConfig, Section, read_toml
 from proto.errors import ConfigError, nearest
 from proto.resolver import check_name
@@ -53,6 +53,7 @@ def load(path: Path | None, overrides: Sequence[str]) -> Settings:
     check_name("data.name", settings.data.name, DATASETS)
     check_name("policy.name", settings.policy.name, POLICIES)
     check_name("boss.model", settings.boss.model, MODELS)
+    check_name("boss.loss", settings.boss.loss, LOSSES)
     if settings.data.root and not settings.data.download and not Path(settings.data.root).is_dir():
         raise ConfigError("data.root", settings.data.root, f"there is no such folder (looked from {Path.cwd()})")
     if "/" in settings.run.name or settings.run.name in (".", ".."):

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +17,12 @@ from rich.console import Console
 from autoassist import summary as summaries
 from autoassist.config import Settings, load, to_toml
 from autoassist.live import View
+from autoassist.signals import caught
 from autoassist.supervisor import Resume, Supervisor, cpu_seconds
 from proto import checkpoint
 from proto.config import RunInfo
 from proto.errors import ConfigError
+from proto.messages import ROLES
 
 
 def launch(settings: Settings, console: Console) -> int:
@@ -112,8 +115,9 @@ def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: V
     machine = Supervisor(settings, run_dir, view, resume).run()
     if machine.exit_code == 2:
         raise ConfigError.told(machine.reason)
-    if machine.exit_code == 1:
-        view.say(f"{machine.reason}; its log: {run_dir / 'logs'}", style="red")
+    if machine.exit_code:
+        log = f"; its log: {run_dir / 'logs' / machine.failed}.log" if machine.failed else ""
+        view.say(f"{machine.reason}{log}", style="red")
     return summaries.summarise(
         {role: state.values for role, state in machine.workers.items()},
         cpu_seconds(machine, resume),
@@ -121,6 +125,7 @@ def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: V
         exit_code=machine.exit_code,
         exit_reason=machine.reason,
         killed=[role for role, state in machine.workers.items() if state.killed],
+        without_last_words=[role for role, state in machine.workers.items() if not state.last_words],
         startup_s=None if machine.started_at is None else machine.started_at - began,
     )
 
@@ -128,12 +133,19 @@ def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: V
 def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[str, Any]:
     from autoassist.serial import run_serial  # imports torch, which a run with processes does not need here
 
+    with caught() as signals:
+        workers = run_serial(settings, run_dir, resume, view, stop=lambda: bool(signals))
+    signalled = 0 if (run_dir / "model.safetensors").exists() else signals[0]
+    reason = f"stopped by {signal.Signals(signalled).name}" if signalled else "the budget is used up"
+    if signalled:
+        view.say(reason, style="red")
     return summaries.summarise(
-        run_serial(settings, run_dir, resume, view),
-        {"serial": time.process_time()},
+        workers,
+        {**dict.fromkeys(ROLES), "supervisor": time.process_time()},
         **_facts(settings, resume),
-        exit_code=0,
-        exit_reason="the budget is used up",
+        exit_code=128 + signalled if signalled else 0,
+        exit_reason=reason,
         killed=[],
+        without_last_words=[],
         startup_s=None,
     )

@@ -28,7 +28,11 @@ from proto.messages import (
 HELLO_S = 120.0
 """A worker that has not said HELLO by then is broken."""
 STOP_S = 3.5
-"""What has not ended by then is killed."""
+"""What has not ended by then, once a signal or a failure stops the run, is killed."""
+END_S = 15.0
+"""The same when the budget is used up: the last reports may take their time to arrive."""
+BOSS_STOP_S = 2.5
+"""How much of that the Boss has to itself."""
 STOP_BEFORE_START_S = 0.3
 """The same while workers are still starting: they have nothing to lose, and may be busy importing."""
 
@@ -62,7 +66,10 @@ class WorkerState:
     incarnation: int = 0
     values: dict[str, Value] = field(default_factory=dict)
     """Its newest metrics."""
+    last_words: bool = False
+    """Whether they are final; else they are those of its last heartbeat."""
     killed: bool = False
+    """Whether it had to be killed before it had said its last words."""
 
 
 class Machine:
@@ -76,10 +83,13 @@ class Machine:
         self.exit_code = 0
         self.reason = ""
         """One line on why the run ended."""
+        self.failed: Role | None = None
+        """The worker whose failure ended it."""
         self._digest, self._by_hand, self._began = digest, frozenset(by_hand), now
         self._stop_at: float | None = None
         self._told_rest = False
         self._asked = 0
+        self._kills: set[Role] = set()
 
     @property
     def stopping(self) -> bool:
@@ -111,18 +121,18 @@ class Machine:
             case Beat():
                 state.values = message.values
             case Done():
-                state.values, state.phase = message.values, "done"
+                state.values, state.phase, state.last_words = message.values, "done", True
                 if self.stopping:
                     return self._tell_rest() if role == "boss" else []
                 if role != "boss":
-                    return self._fail(1, f"{role} ended before the Boss", now)
+                    return self._fail(role, 1, f"{role} ended before the Boss", now)
                 if self.spec is None or message.values.get("trained") != self.spec.train_total:
-                    return self._fail(1, "boss ended before the budget was used up", now)
-                return self.stop("the budget is used up", now)
+                    return self._fail(role, 1, "boss ended before the budget was used up", now)
+                return self.stop("the budget is used up", now, END_S)
             case Failed():
-                state.phase = "done"
+                state.values, state.phase, state.last_words = message.values or state.values, "done", True
                 text = message.text if message.kind == "config" else f"{role} crashed: {message.text}"
-                return self._fail(2 if message.kind == "config" else 1, text, now)
+                return self._fail(role, 2 if message.kind == "config" else 1, text, now)
             case _:
                 pass
         return []
@@ -135,7 +145,7 @@ class Machine:
         if not unexpected:
             return self._tell_rest() if role == "boss" and self.stopping else []
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return self._fail(2 if code == 2 else 1, f"{role} {how}", now)
+        return self._fail(role, 2 if code == 2 else 1, f"{role} {how}", now)
 
     def signalled(self, number: int, now: float) -> list[Action]:
         """The user or the system asks for an end; asked twice, it is immediate."""
@@ -148,19 +158,21 @@ class Machine:
     def ticked(self, now: float) -> list[Action]:
         """Time has passed."""
         if self._stop_at is not None:
-            return self._kill_rest() if now >= self._stop_at else []
+            if now >= self._stop_at:
+                return self._kill_rest()
+            return self._tell_rest() if now >= self._stop_at - STOP_S + BOSS_STOP_S else []
         late = [r for r in ROLES if self.workers[r].phase == "starting" and r not in self._by_hand]
         if late and now - self._began > HELLO_S:
-            return self._fail(1, f"{late[0]} did not start within {HELLO_S:.0f} s", now)
+            return self._fail(late[0], 1, f"{late[0]} did not start within {HELLO_S:.0f} s", now)
         return []
 
     # -- decisions
 
-    def stop(self, reason: str, now: float) -> list[Action]:
+    def stop(self, reason: str, now: float, within: float = STOP_S) -> list[Action]:
         """Ask all workers to end: a Boss that trains first, since the others serve its last steps and checkpoint."""
         if self._stop_at is not None:
             return []
-        self._stop_at = now + (STOP_BEFORE_START_S if self.started_at is None else STOP_S)
+        self._stop_at = now + (STOP_BEFORE_START_S if self.started_at is None else within)
         self.reason = reason
         # One that a person was to start, and that has not come, will not be waited for.
         for role in self._by_hand:
@@ -192,16 +204,17 @@ class Machine:
         # The Boss last: it opens the stream, and the others should be listening.
         return [Tell(role, Start(peers=peers)) for role in ("assistant", "batcher", "boss")]
 
-    def _fail(self, code: int, problem: str, now: float) -> list[Action]:
+    def _fail(self, role: Role, code: int, problem: str, now: float) -> list[Action]:
         if not self.stopping:
             # Once training has begun there is something to lose: that is no mere mistake in the configuration.
-            self.exit_code = 1 if self.started_at is not None else code
+            self.exit_code, self.failed = (1 if self.started_at is not None else code), role
         return self.stop(problem, now)
 
     def _kill_rest(self) -> list[Action]:
-        left = [role for role, state in self.workers.items() if state.phase != "gone" and not state.killed]
+        left = [role for role, state in self.workers.items() if state.phase != "gone" and role not in self._kills]
+        self._kills.update(left)
         for role in left:
-            self.workers[role].killed = True
+            self.workers[role].killed = self.workers[role].phase != "done"
             if role in self._by_hand:  # not ours to kill
                 self.workers[role].phase = "gone"
         return [Kill(role) for role in left if role not in self._by_hand]

@@ -1,7 +1,7 @@
 """`run.serial`: the three cores in one process, without sockets. For debuggers, tests and quick comparisons."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -31,16 +31,25 @@ class SerialStream:
     """Stands where sockets stand otherwise, between the core of the Batcher and that of the Assistant."""
 
     def __init__(
-        self, core: BatcherCore, learner: Learner, history: History, run_dir: Path, collector: Collector
+        self,
+        core: BatcherCore,
+        learner: Learner,
+        history: History,
+        run_dir: Path,
+        collector: Collector,
+        stop: Callable[[], bool],
     ) -> None:
+        """Ends early once `stop()` is true."""
         self.core, self.learner, self.history = core, learner, history
-        self.run_dir, self.collector = run_dir, collector
+        self.run_dir, self.collector, self.stop = run_dir, collector, stop
+        self.complete = False
         learner.on_version = self._publish
 
     def __iter__(self) -> Iterator[Batch]:
-        while True:
+        while not self.stop():
             message, features = self.core.next(0, 0, _lend)
             if isinstance(message, End):
+                self.complete = True
                 return
             if features is not None:
                 self.learner.fold_features(features)
@@ -69,8 +78,13 @@ def _lend(slot: int, layout: Layout) -> dict[str, Array]:
     return {name: np.empty(shape, dtype) for name, (shape, dtype) in layout.items()}
 
 
-def run_serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[Role, dict[str, Value]]:
-    """Trains to the end of the budget; returns each core's metrics. Raises ConfigError as the workers would."""
+def run_serial(
+    settings: Settings, run_dir: Path, resume: Resume | None, view: View, stop: Callable[[], bool]
+) -> dict[Role, dict[str, Value]]:
+    """Trains to the end of the budget, or until `stop()` is true; returns each core's metrics.
+
+    Raises ConfigError as the workers would.
+    """
     if settings.boss.threads:
         torch.set_num_threads(settings.boss.threads)
     run, config = settings.run, settings.boss
@@ -79,9 +93,9 @@ def run_serial(settings: Settings, run_dir: Path, resume: Resume | None, view: V
     history = History(core.spec.train_size, run.lag)
     trainer, account = Trainer(run, config, core.spec), Account()
     with MetricsFile(run_dir / "metrics.jsonl", resume.manifest if resume else None) as metrics:
-        collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"serial": time.process_time()}}, view.say)
-        stream = SerialStream(core, learner, history, run_dir, collector)
-        outlet = LossOutlet(stream.send, config.loss_queue)
+        collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"supervisor": time.process_time()}}, view.say)
+        stream = SerialStream(core, learner, history, run_dir, collector, lambda: stop() and trainer.between_steps)
+        outlet = LossOutlet(stream.send, config.loss_queue, prompt=True)
         if resume is not None:
             boss.checkpoint.load(run_dir, resume.name, trainer, account, outlet)
             assistant.checkpoint.load(run_dir, resume.name, learner, history)
@@ -98,7 +112,10 @@ def run_serial(settings: Settings, run_dir: Path, resume: Resume | None, view: V
             view.say(evaluation_line(values))
 
         trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
-    boss.checkpoint.save_weights(trainer.model.state_dict(), run_dir / "model.safetensors")
+        if every and not stream.complete:
+            checkpointer.save()
+    if stream.complete:
+        boss.checkpoint.save_weights(trainer.evaluated.state_dict(), run_dir / "model.safetensors")
     return {
         "batcher": core.metrics(),
         "boss": {

@@ -8,13 +8,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from proto.messages import Role, Value
 
 Values = Mapping[str, Value]
 
 
-def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float], **run: Any) -> dict[str, Any]:
+def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float | None], **run: Any) -> dict[str, Any]:
     """The summary of a run from the newest metrics of its workers, the CPU seconds of each process, and facts on the
     `run` as a whole.
 
@@ -49,7 +50,8 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float], **run:
         "reports_sent": made,
         "reports_folded": folded,
         "reports_dropped": dropped,
-        "reports_unread": made - dropped - folded,
+        # A Boss without last words made more reports than it could tell of.
+        "reports_unread": None if "boss" in run["without_last_words"] else made - dropped - folded,
         "features_dropped": _count(batcher, "features_dropped"),
         "instances_skipped": _count(batcher, "skipped"),
         "skipped_ids": list(_tuple(batcher, "skipped_ids")),
@@ -71,7 +73,7 @@ def write(summary: Mapping[str, Any], path: Path) -> None:
 
 def show(summary: Mapping[str, Any], console: Console) -> None:
     """Prints the table."""
-    table = Table(title=f"Run {summary['name']}", title_justify="left", show_header=False)
+    table = Table(title=Text(f"Run {summary['name']}"), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_column(style="dim")
@@ -116,9 +118,12 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
         table.add_row(f"batches by {summary['transport']}", f"{(summary['bytes_per_s'] or 0) / 1e6:.3g} MB/s", note)
     row("start-up", "startup_s", "{:.2f} s")
     for key in summary:
-        if key.startswith("cpu_s_"):
+        if key.startswith("cpu_s_") and summary[key] is not None:
             row(f"CPU, {key.removeprefix('cpu_s_')}", key, "{:.2f} s")
     console.print(table)
+    if summary["without_last_words"]:
+        roles = ", ".join(summary["without_last_words"])
+        console.print(f"no last words of: {roles}; what stands here of it is from its last heartbeat", style="yellow")
     if summary["instances_skipped"]:
         text = f"{summary['instances_skipped']} instances were skipped; the last: {summary['skipped_errors']}"
         console.print(text, style="yellow", markup=False)

@@ -1,13 +1,12 @@
 """Starts the three workers, watches them, ends them: the input and output around `autoassist.machine`."""
 
 import os
+import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from autoassist.config import Settings
 from autoassist.live import View, evaluation_line
 from autoassist.machine import Action, Machine, Tell
 from autoassist.metrics import MetricsFile
+from autoassist.signals import caught, kept_from_children
 from proto import slots
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml
@@ -26,6 +26,7 @@ from proto.messages import ROLES, Message, Part, Record, Role
 from proto.sockets import ALIVE, Port, make_socket_dir, sweep
 
 TICK_MS = 100
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LAST_WORDS_S = 0.3
 """How long after a process has ended its last words may still arrive."""
 
@@ -46,7 +47,6 @@ class Supervisor:
         self.run_id = f"{settings.run.name}-{os.urandom(4).hex()}"
         self._processes: dict[Role, subprocess.Popen[bytes]] = {}
         self._ended_at: dict[Role, float] = {}
-        self._signals: list[int] = []
 
     def run(self) -> Machine:
         """Runs to the end, whatever it is; nothing of it is left when this returns."""
@@ -58,17 +58,20 @@ class Supervisor:
         ports: list[Port] = []
         alive = -1
         try:
-            os.mkfifo(socket_dir / ALIVE, 0o600)
-            # Open for both, so that this does not wait for a reader; EOF at the workers is our death.
-            alive = os.open(socket_dir / ALIVE, os.O_RDWR)
+            begun = socket_dir / f"{ALIVE}-begun"
+            os.mkfifo(begun, 0o600)
+            # Open for both, so that this does not wait for a reader; EOF at the workers is our death. Under its name
+            # only once it has a writer, or another run would take us for dead and sweep.
+            alive = os.open(begun, os.O_RDWR)
+            begun.rename(socket_dir / ALIVE)
             name = self.resume.name if self.resume else ""
             info = RunInfo(run_id=self.run_id, socket_dir=socket_dir, supervisor_pid=os.getpid(), resume=name)
             info.save(self.run_dir)
             ports.extend(Port(context, channel, "supervisor", socket_dir, codec) for channel in ("control", "status"))
             control, status = ports
             manifest = self.resume.manifest if self.resume else None
-            with self._caught_signals(), self.view, MetricsFile(self.run_dir / "metrics.jsonl", manifest) as metrics:
-                return self._loop(control, status, metrics)
+            with caught() as signals, self.view, MetricsFile(self.run_dir / "metrics.jsonl", manifest) as metrics:
+                return self._loop(control, status, metrics, signals)
         finally:
             self._kill_all()
             for port in ports:
@@ -78,7 +81,7 @@ class Supervisor:
                 os.close(alive)
             shutil.rmtree(socket_dir, ignore_errors=True)
 
-    def _loop(self, control: Port, status: Port, metrics: MetricsFile) -> Machine:
+    def _loop(self, control: Port, status: Port, metrics: MetricsFile, signals: list[int]) -> Machine:
         by_hand = self.settings.run.by_hand
         machine = Machine(read_toml(self.run_dir / "config.toml")[1], by_hand, time.monotonic())
         self._start(by_hand)
@@ -103,8 +106,8 @@ class Supervisor:
                 actions += self._heard(machine, metrics, message, now)
             for role in self._ended(machine, now):
                 actions += machine.exited(role, self._processes[role].returncode if role in self._processes else 0, now)
-            while self._signals:
-                actions += machine.signalled(self._signals.pop(0), now)
+            while signals:
+                actions += machine.signalled(signals.pop(0), now)
             actions += machine.ticked(now)
             for action in actions:
                 self._do(action, control)
@@ -130,19 +133,13 @@ class Supervisor:
         logs.mkdir(exist_ok=True)
         # A folder of the user's must not hide a package of ours, and numpy must not take the Boss's cores.
         quiet = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
-        # Ctrl-C reaches the whole terminal; the workers leave it to us.
-        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
+        with kept_from_children():
             for role in ROLES:
                 command = [sys.executable, "-m", role, "--run-dir", str(self.run_dir)]
                 if role in by_hand:
-                    self.view.say(f"waiting for you to start the {role}: {' '.join(command)}")
+                    self.view.say(f"waiting for you to start the {role}: {shlex.join(command)}")
                     continue
-                threads = (
-                    {}
-                    if role == "boss"
-                    else {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-                )
+                threads = {} if role == "boss" else dict.fromkeys(THREADS, "1")
                 with (logs / f"{role}.log").open("ab") as log:
                     self._processes[role] = subprocess.Popen(
                         command,
@@ -151,8 +148,6 @@ class Supervisor:
                         stderr=log,
                         env={**os.environ, **quiet, **threads},
                     )
-        finally:
-            signal.signal(signal.SIGINT, previous)
 
     def _ended(self, machine: Machine, now: float) -> Iterator[Role]:
         """Workers whose process has ended, once their last words have been read."""
@@ -179,18 +174,6 @@ class Supervisor:
             if process.poll() is None:
                 process.kill()
             process.wait()
-
-    @contextmanager
-    def _caught_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM set a flag and wake the loop, which polls at most `TICK_MS`."""
-        previous = {
-            n: signal.signal(n, lambda number, _: self._signals.append(number)) for n in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
 
 def cpu_seconds(machine: Machine, resume: Resume | None) -> dict[str, float]:

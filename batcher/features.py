@@ -7,6 +7,7 @@ import numpy as np
 from batcher.plugin import Source
 from proto.types import Array, Bools, Float32s, Int64s
 
+LARGEST = float(np.finfo(np.float16).max)
 SAMPLE = 256
 """Instances from which the scale of the features is taken."""
 
@@ -121,6 +122,6 @@ class FeatureStore:
         return self._labels[ids]
 
     def _keep(self, ids: Int64s, features: Float32s, labels: Int64s) -> None:
-        self._features[ids] = features * self.scale
+        self._features[ids] = np.clip(features * self.scale, -LARGEST, LARGEST)
         self._labels[ids] = labels
         self._known[ids] = True

@@ -102,7 +102,9 @@ class Generator:
         self.batches, self.trained = position.batches, position.trained
         self._evaluated, self._evaluating = position.evaluated, []
         self._position = position.cursor
+        self._evaluating = []
         self._begin_pass(position.passes)
+        self._evaluate_if_due()
 
     def _begin_pass(self, passes: int) -> None:
         self._passes = passes
@@ -118,16 +120,13 @@ class Generator:
     @property
     def trains_next(self) -> bool:
         """Whether the next plan is one to train on."""
-        if not self._evaluating and self._evaluation_due():
-            self._evaluated = self.trained
-            self._evaluating = [(kind, 0) for kind in self.splits]
         return not self._evaluating and self.trained < self.total
 
-    def _evaluation_due(self) -> bool:
-        if self.trained == self._evaluated:
-            return False
+    def _evaluate_if_due(self) -> None:
         crossed = self.eval_every > 0 and self.trained // self.eval_every > self._evaluated // self.eval_every
-        return crossed or self.trained == self.total
+        if self.trained > self._evaluated and (crossed or self.trained == self.total):
+            self._evaluated = self.trained
+            self._evaluating = [(kind, 0) for kind in self.splits]
 
     def _next_evaluation(self, kind: Kind, start: int) -> Plan:
         stop = min(start + self.batch_size, self.splits[kind])
@@ -164,6 +163,7 @@ class Generator:
             weights.append(w[keep])
             dropped.append(chunk[~keep])
         self.batches, self.trained = self.batches + 1, self.trained + have
+        self._evaluate_if_due()
         return Plan(
             "train", np.concatenate(ids), np.concatenate(passes_of), np.concatenate(weights),
             self._passes, self._position, candidates,

@@ -57,7 +57,10 @@ class Selector:
         progress = Progress(trained, total, passes, self.mean_loss, self.confidence)
         candidates = Candidates(ids, progress, self.store, self.ledger, self._score)
         p, w = self.policy(candidates)
-        return p, w
+        if np.shape(p) != ids.shape or np.shape(w) != ids.shape or not np.isfinite(w).all():
+            name = type(self.policy).__name__
+            raise ValueError(f"policy {name} returned p {np.shape(p)} and w {np.shape(w)}; needed: finite {ids.shape}")
+        return np.asarray(p, np.float32), np.asarray(w, np.float32)
 
     def _score(self, features: Float32s, labels: Int64s) -> Float32s:
         return scorer.score(self._arrays, features, labels)

@@ -9,7 +9,7 @@ from proto.lifecycle import Worker, run_worker
 from proto.messages import DataSpec, Ready, Start
 from proto.slots import slot_bytes
 
-LAST_REPORTS_S = 1.0
+LAST_REPORTS_S = 2.0
 """How long the last reports may take to leave, once training is over."""
 
 
@@ -22,9 +22,10 @@ def body(worker: Worker) -> None:
     from boss import checkpoint
     from boss.account import Account
     from boss.clock import Clocked
+    from boss.copier import CudaLane
     from boss.inlet import Stream
     from boss.outlet import LossOutlet
-    from boss.pinned import no_pin, pin
+    from boss.pinned import SlotCopier, pin
     from boss.trainer import Trainer, device_name
 
     if config.threads:
@@ -33,12 +34,16 @@ def body(worker: Worker) -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
     spec = worker.expect(DataSpec)
     trainer, account = Trainer(worker.run, config, spec), Account()
-    outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue)
+    outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue, prompt=worker.run.deterministic)
     if worker.info.resume:
         checkpoint.load(worker.run_dir, worker.info.resume, trainer, account, outlet)
     batches = worker.port("batches")
-    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pin if trainer.device.type == "cuda" else no_pin)
+    pinned = config.pin_memory and trainer.device.type == "cuda"
+    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pin if pinned else None)
     worker.owns(carrier)
+    if pinned:
+        lane, staged = CudaLane(trainer.device), trainer.prepare.copier
+        trainer.prepare.copier = SlotCopier(lane, staged, lambda: carrier.pinned)
     stream = Stream(worker, batches, carrier, config.slots, config.eval_every, lambda: trainer.between_steps)
     every = max(1, round(config.checkpoint_every * spec.train_size)) if config.checkpoint_every else 0
     checkpointer = checkpoint.Checkpointer(worker.run_dir, every, trainer, account, outlet, worker.tell)
@@ -65,7 +70,7 @@ def body(worker: Worker) -> None:
     while not outlet.flush() and time.monotonic() < deadline:
         time.sleep(0.005)
     if stream.complete:
-        checkpoint.save_weights(trainer.model.state_dict(), worker.run_dir / "model.safetensors")
+        checkpoint.save_weights(trainer.evaluated.state_dict(), worker.run_dir / "model.safetensors")
 
 
 if __name__ == "__main__":

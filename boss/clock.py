@@ -3,6 +3,8 @@
 import time
 from collections.abc import Iterator
 
+import torch
+
 from boss.account import Account
 from boss.trainer import Batches
 from proto.messages import Batch
@@ -27,8 +29,16 @@ class Clocked:
                 yield batch
                 self._account.train_s = before + time.perf_counter() - began
             else:
+                self._until_now(began, before)
                 began, before = None, self._account.train_s
                 yield batch
+        self._until_now(began, before)
+
+    def _until_now(self, began: float | None, before: float) -> None:
+        """Training is over for now: on a GPU, which may be some steps behind the host, once it has caught up."""
+        if began is not None and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.synchronize()
+            self._account.train_s = before + time.perf_counter() - began
 
     def release(self, batch: Batch) -> None:
         self._stream.release(batch)

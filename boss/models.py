@@ -11,8 +11,10 @@ from proto.errors import ConfigError
 from proto.messages import DataSpec
 
 
-def small_cnn(spec: DataSpec, width: int = 32) -> nn.Module:
+def small_cnn(spec: DataSpec, width: int = 32, batch_norm: bool = False) -> nn.Module:
     """Two 3x3 convolutions with ReLU (`width` and 2 `width` channels), 2x2 max pooling, 128 hidden units.
+
+    `batch_norm` normalises after each convolution, before its ReLU.
 
     Raises ConfigError unless inputs are images [C, H, W] of at least 4x4.
     """
@@ -22,13 +24,14 @@ def small_cnn(spec: DataSpec, width: int = 32) -> nn.Module:
             "boss.model", "small_cnn", f"needs images [C, H, W] of at least 4x4, the data set has {shape}; try mlp"
         )
     channels, height, width_in = spec.input_shape
+
+    def block(inside: int, outside: int) -> list[nn.Module]:
+        norm = [nn.BatchNorm2d(outside)] if batch_norm else []
+        return [nn.Conv2d(inside, outside, 3, padding=1), *norm, nn.ReLU(), nn.MaxPool2d(2)]
+
     return nn.Sequential(
-        nn.Conv2d(channels, width, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(width, 2 * width, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
+        *block(channels, width),
+        *block(width, 2 * width),
         nn.Flatten(),
         nn.Linear(2 * width * (height // 4) * (width_in // 4), 128),
         nn.ReLU(),

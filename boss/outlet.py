@@ -21,8 +21,10 @@ class LossOutlet:
     Assistant does not read, the queue drops its oldest report and counts it.
     """
 
-    def __init__(self, send: Send, limit: int) -> None:
-        self._send, self._limit = send, limit
+    def __init__(self, send: Send, limit: int, *, prompt: bool = False) -> None:
+        """`send` takes a message; `limit` reports are kept. `prompt`: a report leaves before the next step, at the cost
+        of waiting for the device."""
+        self._send, self._limit, self._prompt = send, limit, prompt
         self._copying: deque[tuple[Batch, int, Tensor, torch.cuda.Event]] = deque()
         self._queue: deque[Losses | Mark] = deque()
         self.made = self.dropped = self.sent = 0
@@ -41,7 +43,7 @@ class LossOutlet:
             self._copying.append((batch, step, pinned, event))
         else:
             self._enqueue(batch, step, losses)
-        self.flush()
+        self.flush(wait=self._prompt)
 
     def mark(self, mark: Mark) -> None:
         """Puts `mark` behind the reports made so far; `flush(wait=True)` first."""

@@ -7,14 +7,19 @@ import torch
 from torch import nn
 
 from boss.config import MODELS, BossConfig
+from boss.copier import make_copier
+from boss.dry_run import dry_run, sample, try_forward
 from boss.evaluate import Evaluation
 from boss.outlet import LossOutlet
-from boss.state import State
+from boss.precision import Precision
+from boss.state import State, gather, numbers_from_json, numbers_to_json, spread
 from boss.step import Preparer, Stepper
 from proto.config import RunConfig
 from proto.errors import ConfigError
 from proto.messages import Batch, DataSpec, Value
 from proto.resolver import build, resolve
+
+Recorder = Callable[[str, dict[str, Value]], None]
 
 
 class Batches(Protocol):
@@ -33,103 +38,110 @@ class Trainer:
         self.config, self.spec = config, spec
         self.device = _device(config.device)
         torch.manual_seed(run.seed)
-        model = build("boss.args", resolve("boss.model", config.model, MODELS), {"spec": spec}, config.args)
-        if not isinstance(model, nn.Module):
-            raise ConfigError(
-                "boss.model", config.model, f"returned a {type(model).__name__}; needed: a torch.nn.Module"
-            )
-        self.model: nn.Module = model.to(self.device)
-        self._try_model()  # before the optimizer: a lazy module has no parameters until its first forward
-        self.stepper = Stepper(self.model, config, spec.train_batches)
-        self.prepare = Preparer(spec, self.device)
+        precision = Precision(config, self.device)
+        self.model = precision.model(_model(config, spec))
+        self.prepare = Preparer(spec, self.device, make_copier(self.device, pin_memory=config.pin_memory))
+        inputs = sample(spec, self.prepare, self.device)
+        # Before the optimizer: a lazy module has no parameters until its first forward.
+        logits = try_forward(self.model, config, spec, inputs)
+        self.stepper = Stepper(self.model, config, spec, precision, run.seed)
+        dry_run(self.stepper, spec, inputs, logits)
+        if config.compile:
+            # In place, so that parameters keep their names; after the dry run, whose batch size is not the run's.
+            self.model.compile()
         self.trained = 0
         self.max_lag = 0
         self.evaluation: dict[str, Value] = {}
+        self.best = float("-inf")
+        """Best validation accuracy so far."""
+        self.improved = False
+        """Whether the newest evaluation of the validation split was the best so far; set before it is recorded."""
         self._evaluating: Evaluation | None = None
 
-    def _try_model(self) -> None:
-        """One forward pass of two instances, without a trace: does the model fit the data?"""
-        zeros = torch.zeros(
-            (2, *self.spec.input_shape), dtype=getattr(torch, self.spec.input_dtype), device=self.device
-        )
-        inputs = zeros.float() if zeros.dtype == torch.uint8 else zeros
-        self.model.eval()
-        try:
-            with torch.no_grad():
-                logits = self.model(inputs)
-        except Exception as error:  # whatever a model raises on inputs it does not fit
-            shape = list(self.spec.input_shape)
-            raise ConfigError(
-                "boss.model", self.config.model, f"does not fit inputs of shape {shape}: {error}"
-            ) from error
-        finally:
-            self.model.train()
-        found, needed = list(getattr(logits, "shape", [])), [2, self.spec.classes]
-        if found != needed:
-            raise ConfigError(
-                "boss.model", self.config.model, f"returns shape {found} for 2 instances; needed: {needed}"
-            )
-
-    between_steps = True
-
-    def state(self) -> State:
-        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        for i, values in self.stepper.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{i}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
-        return State(tensors, {"steps": self.stepper.steps, "trained": self.trained})
-
-    def load(self, state: State) -> None:
-        model = {k[6:]: v for k, v in state.tensors.items() if k.startswith("model.")}
-        self.model.load_state_dict(model)
-        optimizer = self.stepper.optimizer.state_dict()
-        for key, value in state.tensors.items():
-            if key.startswith("optimizer."):
-                _, i, name = key.split(".")
-                optimizer["state"].setdefault(int(i), {})[name] = value
-        self.stepper.optimizer.load_state_dict(optimizer)
-        for _ in range(state.plain["steps"]):
-            assert self.stepper.schedule is not None
-            self.stepper.schedule.step()
-        self.stepper.steps, self.trained = state.plain["steps"], state.plain["trained"]
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that evaluations speak of, and that is worth saving: the average with `boss.ema`."""
+        return self.stepper.evaluated
 
     def train(
         self,
         stream: Batches,
         report: LossOutlet,
-        record: Callable[[str, dict[str, Value]], None],
+        record: Recorder,
         after_batch: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
-        """Takes every batch of `stream`: trains on it, or evaluates."""
+        """Takes every batch of `stream`: trains on it, or evaluates.
+
+        A batch is released once its copy to the device has ended. `after_batch` is called after each training batch,
+        its report made. Raises RuntimeError when the losses are not finite any more.
+        """
+        copier = self.prepare.copier
+        under_way = min(self.config.slots - 1, 1)  # with one slot the stream has no batch until it is released
         for batch in stream:
             if batch.kind == "train":
                 self.train_step(batch, report)
-                after_batch(batch)
             else:
                 self.evaluate_step(batch, record)
-            stream.release(batch)
+            for copied in copier.finished(under_way):
+                stream.release(copied)
+            if batch.kind == "train":
+                after_batch(batch)
+        if self.stepper.window:  # the stream ended early: what was reported as trained is
+            self.stepper.step()
         report.flush(wait=True)
+        for copied in copier.finished(0):
+            stream.release(copied)
 
     def train_step(self, batch: Batch, report: LossOutlet) -> None:
+        """Adds `batch` to the optimizer step under way, and takes the step when its last batch is there."""
         if batch.version:
-            self.max_lag = max(self.max_lag, self.stepper.steps - batch.version_step)
-        losses = self.stepper.step(*self.prepare(batch))
+            self.max_lag = max(self.max_lag, self.stepper.steps + 1 - batch.version_step)
+        losses = self.stepper.forward_backward(*self.prepare(batch))
+        report.report(batch, self.stepper.steps + 1, losses)
         self.trained += len(batch.ids)
-        report.report(batch, self.stepper.steps, losses)
+        if self.stepper.window_full or batch.last:
+            self.stepper.step()
+        self.stepper.check()
 
-    def evaluate_step(self, batch: Batch, record: Callable[[str, dict[str, Value]], None]) -> None:
+    def evaluate_step(self, batch: Batch, record: Recorder) -> None:
+        """Evaluates `batch`; records the metrics of its split with the last one."""
         if self._evaluating is None:
-            self._evaluating = Evaluation(self.spec.classes, self.device)
+            self._evaluating = Evaluation(self.spec.classes, self.device, self.stepper.criterion.plain)
         inputs, targets, _ = self.prepare(batch)
-        self.model.eval()
-        with torch.no_grad():
-            self._evaluating.add(self.model(inputs), targets)
-        self.model.train()
+        self._evaluating.add(self.stepper.predict(inputs), targets)
         if batch.last:
             result = {f"{batch.kind}_{name}": value for name, value in self._evaluating.result().items()}
             self._evaluating = None
             self.evaluation |= result
+            if batch.kind == "validation":
+                accuracy = result["validation_accuracy"]
+                assert isinstance(accuracy, float)
+                self.improved = accuracy > self.best
+                self.best = max(self.best, accuracy)
             where: dict[str, Value] = {"trained": self.trained, "step": self.stepper.steps}
             record("eval", {**where, "boss_epochs": self.boss_epochs, **result})
+
+    @property
+    def between_steps(self) -> bool:
+        """True when no optimizer step is under way: only then `state` can be taken."""
+        return not self.stepper.window
+
+    def state(self) -> State:
+        """All that exact resume needs. Waits for the device."""
+        assert self._evaluating is None, "an evaluation is under way"
+        state = gather(self.stepper)
+        mine = {"trained": self.trained, "max_lag": self.max_lag, "improved": self.improved}
+        numbers = numbers_to_json({"best": self.best, **self.evaluation})
+        return State(state.tensors, {**state.plain, **mine, "evaluation": numbers})
+
+    def load(self, state: State) -> None:
+        """Goes on where `state` was taken. Raises ValueError when it is the state of another model."""
+        spread(state, self.stepper)
+        plain = state.plain
+        self.trained, self.max_lag, self.improved = plain["trained"], plain["max_lag"], plain["improved"]
+        self.evaluation = numbers_from_json(plain["evaluation"])
+        best = self.evaluation.pop("best")
+        self.best = best if isinstance(best, float) and best == best else float("-inf")
 
     @property
     def boss_epochs(self) -> float:
@@ -143,8 +155,18 @@ class Trainer:
             "boss_epochs": self.boss_epochs,
             "max_lag": self.max_lag,
             "lr": float(self.stepper.optimizer.param_groups[0]["lr"]),
+            "steps_suppressed": self.stepper.health.suppressed,
+            "losses_masked": self.stepper.health.masked,
             **self.evaluation,
         }
+
+
+def _model(config: BossConfig, spec: DataSpec) -> nn.Module:
+    """The model that `boss.model` names; raises ConfigError."""
+    model = build("boss.args", resolve("boss.model", config.model, MODELS), {"spec": spec}, config.args)
+    if not isinstance(model, nn.Module):
+        raise ConfigError("boss.model", config.model, f"returned a {type(model).__name__}; needed: a torch.nn.Module")
+    return model
 
 
 def _device(name: str) -> torch.device:

@@ -27,18 +27,14 @@ SHM_BACK = "or make /dev/shm larger (docker run --shm-size=1g)"
 Undo = Callable[[], None]
 
 
-def _nothing(memory: Memory) -> Undo:
-    return lambda: None
-
-
 class SlotReceiver:
     """The Boss's end. Owns `count` slots of `size` bytes; falls back to a file, then to frames, and says so once."""
 
-    def __init__(self, port: Port, count: int, size: int, pin: Callable[[Memory], Undo] = _nothing) -> None:
-        """`pin` is given the memory before it is used, and returns what undoes that."""
+    def __init__(self, port: Port, count: int, size: int, pin: Callable[[Memory], Undo | None] | None = None) -> None:
+        """`pin` is given the memory before it is used, and returns what undoes that, or None where it cannot."""
         self.port, self.count, self.size, self._pin = port, count, size, pin
         self._tried: list[str] = []
-        self._unpin: Undo = lambda: None
+        self._unpin: Undo | None = None
         self._opened: Open | None = None
         self._generation = 0
         self._granted: dict[int, int] = {}
@@ -50,6 +46,11 @@ class SlotReceiver:
         """What the batches travel through: "memfd", "file" or "frames"."""
         return self.memory.kind if self.memory else "frames"
 
+    @property
+    def pinned(self) -> Memory | None:
+        """The memory, where it is pinned."""
+        return self.memory if self._unpin is not None else None
+
     def _make(self, *ways: Callable[[int, int], Memory]) -> None:
         """Makes the memory in the first of `ways` that works; where none does, there is none."""
         for way in ways:
@@ -59,7 +60,7 @@ class SlotReceiver:
                 mb = self.count * self.size / 1e6
                 self._tried.append(f"{self.count} slots, {mb:.0f} MB, as {way.__name__} memory: {_reason(error)}")
             else:
-                self._unpin = self._pin(self.memory)
+                self._unpin = self._pin(self.memory) if self._pin else None
                 return
 
     def open(self, message: Open) -> None:
@@ -143,8 +144,9 @@ class SlotReceiver:
         self._give_up_memory()
 
     def _give_up_memory(self) -> None:
-        self._unpin()
-        self._unpin = lambda: None
+        if self._unpin is not None:
+            self._unpin()
+            self._unpin = None
         if self.memory is not None:
             self.memory.close()
             self.memory = None

@@ -9,7 +9,7 @@ class ConfigError(ValueError):
     """A configuration value that cannot work. `str(error)` is `key = value: what is wrong; what is allowed`."""
 
     def __init__(self, key: str, value: object, problem: str) -> None:
-        super().__init__(f"{key} = {value!r:.200}: {problem}")
+        super().__init__(" ".join(f"{key} = {value!r:.200}: {problem}".split()))
 
     @classmethod
     def told(cls, text: str) -> Self:

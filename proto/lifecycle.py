@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import zmq
 
@@ -185,6 +185,14 @@ class Worker:
     def done(self) -> Done:
         return Done(role=self.role, values=self._values())
 
+    def failed(self, kind: Literal["config", "crash"], text: str) -> Failed:
+        try:
+            values = self._values()
+        except Exception:  # what crashed may be what counts; the error itself must be told all the same
+            log.exception("no final metrics")
+            values = {}
+        return Failed(role=self.role, kind=kind, text=text, values=values)
+
     def _values(self) -> dict[str, Value]:
         refused = {f"refused_{kind}": n for port in self._ports for kind, n in port.refused.items()}
         cpu_s = time.process_time() + self.cpu_elsewhere()
@@ -241,11 +249,11 @@ def run_worker(role: Role, body: Callable[[Worker], None]) -> int:
         log.info("stopped before the start: %s", stopped)
     except ConfigError as error:
         log.error("%s", error)
-        worker.last_words(Failed(role=role, kind="config", text=str(error)))
+        worker.last_words(worker.failed("config", str(error)))
         return 2
     except Exception as error:  # the outermost loop of the process: everything ends in the log and in one line
         log.exception("crashed")
-        worker.last_words(Failed(role=role, kind="crash", text=traceback.format_exception_only(error)[-1].strip()))
+        worker.last_words(worker.failed("crash", traceback.format_exception_only(error)[-1].strip()))
         return 1
     finally:
         worker.close()

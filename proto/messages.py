@@ -189,12 +189,14 @@ class Done(Message):
 
 
 class Failed(Message):
-    """A worker's last words after an error. `kind` is "config" for what the user can mend, else "crash"."""
+    """A worker's last words after an error, with its final metrics. `kind` is "config" for what the user can mend,
+    else "crash"."""
 
     tag: ClassVar[str] = "failed"
     role: Role
     kind: Literal["config", "crash"]
     text: Text
+    values: dict[str, Value]
 
 
 # -- batches and credits: Batcher <-> Boss ----------------------------------------------------------------------

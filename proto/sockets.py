@@ -16,7 +16,7 @@ import zmq
 
 from proto.channels import CHANNELS, Party
 from proto.codec import Codec
-from proto.errors import Refused
+from proto.errors import ConfigError, Refused
 from proto.messages import Message
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,7 @@ def make_socket_dir() -> Path:
     path = Path(tempfile.mkdtemp(prefix=f"aa-{os.getuid()}-"))
     if len(str(path / "control")) + 8 > IPC_PATH_LIMIT:
         path.rmdir()
-        raise ValueError(
-            f"TMPDIR = {tempfile.gettempdir()!r}: too long for ipc sockets (107 characters); set a shorter one"
-        )
+        raise ConfigError("TMPDIR", tempfile.gettempdir(), "too long for ipc sockets; set a shorter one")
     return path
 
 

@@ -1,0 +1,84 @@
+"""One of everything on two instances before training begins, so that what cannot work is said at once, in one line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from boss.config import BossConfig
+from boss.evaluate import Evaluation
+from boss.state import gather, spread
+from boss.step import Preparer, Stepper
+from proto.errors import ConfigError
+from proto.messages import DataSpec
+
+INSTANCES = 2
+"""The smallest batch that batch norm can train on."""
+
+
+def sample(spec: DataSpec, prepare: Preparer, device: torch.device) -> Tensor:
+    """Two inputs like those of `spec`, normalised: noise where they are numbers, zeros where they are ids."""
+    shape = (INSTANCES, *spec.input_shape)
+    noise = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    if spec.input_dtype == "uint8":
+        noise = noise.mul(64).add(128).clamp(0, 255)
+    elif not spec.input_dtype.startswith("float"):
+        noise = torch.zeros(shape)
+    return prepare.normalise(noise.to(getattr(torch, spec.input_dtype)).to(device))
+
+
+def try_forward(model: nn.Module, config: BossConfig, spec: DataSpec, inputs: Tensor) -> Tensor:
+    """Logits [2, C] of `inputs`, without a trace: does the model fit the data? Raises ConfigError."""
+    model.eval()
+    try:
+        with torch.no_grad():
+            logits = model(inputs)
+    except Exception as error:  # whatever a model raises on inputs it does not fit
+        shape = list(spec.input_shape)
+        raise ConfigError("boss.model", config.model, f"does not fit inputs of shape {shape}: {error}") from error
+    finally:
+        model.train()
+    found, needed = list(getattr(logits, "shape", [])), [INSTANCES, spec.classes]
+    if not isinstance(logits, Tensor) or found != needed:
+        raise ConfigError(
+            "boss.model", config.model, f"returns shape {found} for {INSTANCES} instances; needed: {needed}"
+        )
+    return logits
+
+
+def dry_run(stepper: Stepper, spec: DataSpec, inputs: Tensor, logits: Tensor) -> None:
+    """Trains on `inputs` for one step, evaluates, takes and loads the state; then everything is as it was before.
+
+    `logits` are those of `inputs`. Raises ConfigError for what fails.
+    """
+    targets = torch.zeros(INSTANCES, dtype=torch.int64, device=stepper.device)
+    weights = torch.ones(INSTANCES, device=stepper.device)
+    stepper.criterion.check(logits, targets)
+    before = gather(stepper)
+    try:
+        with _phase("forward and backward pass", stepper.config):
+            stepper.forward_backward(inputs, targets, weights)
+        with _phase("optimizer step", stepper.config):
+            stepper.step()
+        with _phase("evaluation", stepper.config):
+            evaluation = Evaluation(spec.classes, stepper.device, stepper.criterion.plain)
+            evaluation.add(stepper.predict(inputs), targets)
+            evaluation.result()
+        with _phase("saving and loading the state", stepper.config):
+            spread(gather(stepper), stepper)
+    finally:
+        spread(before, stepper)
+
+
+@contextmanager
+def _phase(what: str, config: BossConfig) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever model, loss or device raise: before training it is the user's to mend
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            "boss.model", config.model, f"the {what} failed on {INSTANCES} instances: {reason}"
+        ) from error

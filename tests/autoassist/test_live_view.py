@@ -1,0 +1,84 @@
+"""What a person sees while a run is under way."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from autoassist.live import View, describe, evaluation_line
+from autoassist.machine import WorkerState
+from proto.messages import ROLES
+
+
+@pytest.fixture
+def workers():
+    values = {
+        "batcher": {"candidates": 12345, "kept_fraction": 0.25, "version": 7},
+        "boss": {"boss_epochs": 1.5, "loss": 0.125, "test_accuracy": 0.97},
+        "assistant": {"version": 8, "mean_loss": 0.5, "accuracy": 0.75, "auc": 0.625},
+    }
+    return {role: WorkerState(phase="running", pid=n, values=values[role]) for n, role in enumerate(ROLES, 101)}
+
+
+def view(**how):
+    return View(Console(file=io.StringIO(), width=200, **how), budget=3.0)
+
+
+def text(view):
+    return view.console.file.getvalue()
+
+
+def test_each_worker_is_described_by_its_own_numbers(workers):
+    lines = {role: describe(role, workers[role], 3.0) for role in ROLES}
+    assert lines["batcher"] == "12,345 candidates, kept 25%, version 7"
+    assert lines["boss"] == "1.50 of 3 Boss epochs, loss 0.1250, test accuracy 0.9700"
+    assert lines["assistant"] == "version 8, mean loss 0.5000, accuracy 0.750, AUC 0.625"
+
+
+@pytest.mark.parametrize("phase", ["starting", "building", "ready", "done", "gone"])
+def test_a_worker_that_is_not_running_is_described_by_its_phase(phase, workers):
+    workers["boss"].phase = phase
+    assert describe("boss", workers["boss"], 3.0) == phase
+
+
+def test_without_a_terminal_pids_are_said_once_and_lines_are_few(workers):
+    plain = view()
+    with plain:
+        for _ in range(3):
+            plain.update(workers)
+    assert text(plain).count("running: batcher (pid 101), boss (pid 102), assistant (pid 103)") == 1
+    assert text(plain).count("12,345 candidates") == 1
+
+
+def test_without_a_terminal_nothing_is_said_before_all_run(workers):
+    workers["assistant"].phase = workers["boss"].phase = "building"
+    plain = view()
+    with plain:
+        plain.update(workers)
+    assert text(plain) == ""
+
+
+def test_in_a_terminal_there_is_a_line_per_worker_that_goes_away(workers):
+    live = view(force_terminal=True)
+    with live:
+        live.update(workers)
+        shown = text(live)
+        live.say("this stays")
+    for role in ROLES:
+        assert role in shown
+    assert "1.50 of 3 Boss epochs" in shown
+    assert "this stays" in text(live)
+
+
+@pytest.mark.parametrize("line", ["expected [2, 10]", "a [bold] word", "it [/closes] nothing", "runs/a[b]/logs"])
+def test_what_is_said_is_shown_as_it_is(line):
+    plain = view()
+    plain.say(line)
+    assert text(plain) == line + "\n"
+
+
+def test_an_evaluation_is_one_line_with_its_scores():
+    line = evaluation_line({"step": 45, "boss_epochs": 1.0, "test_accuracy": 0.9, "test_loss": 0.25})
+    assert "\n" not in line
+    for fragment in ("1.00 Boss epochs", "accuracy 0.9000", "loss 0.2500"):
+        assert fragment in line

@@ -1,0 +1,230 @@
+"""The supervisor's decisions, without processes: events in, actions out."""
+
+import pytest
+
+from autoassist.machine import BOSS_STOP_S, HELLO_S, STOP_S, Kill, Machine, Tell
+from proto.messages import ROLES, Beat, Done, Failed, Hello, Ready, Start, Stop, Welcome
+
+PIDS = {"batcher": 11, "boss": 12, "assistant": 13}
+SIGINT, SIGTERM = 2, 15
+
+
+def machine(by_hand=()):
+    return Machine("digest", by_hand, 0.0)
+
+
+def hello(role, pid=None):
+    return Hello(role=role, pid=pid or PIDS[role], version="1")
+
+
+def done(role, **values):
+    return Done(role=role, values=values)
+
+
+def say(m, role, message, now=1.0):
+    return m.told(role, message, now)
+
+
+def built(data_spec, by_hand=()):
+    """A machine whose workers all said HELLO, and the Batcher what the data set is."""
+    m = machine(by_hand)
+    for role in ROLES:
+        say(m, role, hello(role))
+    say(m, "batcher", data_spec)
+    return m
+
+
+def running(data_spec, by_hand=()):
+    m = built(data_spec, by_hand)
+    for role in ROLES:
+        say(m, role, Ready())
+    return m
+
+
+def stops(actions):
+    return {action.role for action in actions if isinstance(action, Tell) and isinstance(action.message, Stop)}
+
+
+def kills(actions):
+    return {action.role for action in actions if isinstance(action, Kill)}
+
+
+class TestHandshake:
+    def test_hello_is_answered_with_welcome(self):
+        assert say(machine(), "boss", hello("boss")) == [Tell("boss", Welcome(incarnation=0, digest="digest"))]
+
+    def test_the_spec_goes_to_those_that_wait_and_to_those_that_come_later(self, data_spec):
+        m = machine()
+        say(m, "boss", hello("boss"))
+        say(m, "batcher", hello("batcher"))
+        assert say(m, "batcher", data_spec) == [Tell("boss", data_spec)]
+        assert say(m, "assistant", hello("assistant"))[1:] == [Tell("assistant", data_spec)]
+
+    def test_starts_once_all_are_ready_and_the_boss_last(self, data_spec):
+        m = built(data_spec)
+        assert say(m, "boss", Ready()) == []
+        assert say(m, "batcher", Ready()) == []
+        actions = say(m, "assistant", Ready(), now=7.0)
+        assert [action.message for action in actions] == [Start(peers=dict.fromkeys(ROLES, 0))] * 3
+        assert actions[-1].role == "boss"
+        assert {action.role for action in actions} == set(ROLES)
+        assert m.started_at == 7.0
+
+    def test_a_second_hello_or_ready_changes_nothing(self, data_spec):
+        m = built(data_spec)
+        assert say(m, "boss", hello("boss")) == []
+        assert say(m, "boss", Ready()) == say(m, "boss", Ready()) == []
+        assert m.workers["boss"].phase == "ready"
+        running_one = running(data_spec)
+        assert say(running_one, "boss", Ready()) == say(running_one, "boss", hello("boss", pid=99)) == []
+        assert (running_one.workers["boss"].phase, running_one.workers["boss"].pid) == ("running", 12)
+
+    def test_a_hello_under_another_name_is_ignored(self):
+        m = machine()
+        assert say(m, "boss", hello("batcher")) == []
+        assert m.workers["boss"].phase == "starting"
+
+    def test_only_the_batcher_describes_the_data(self, data_spec):
+        m = machine()
+        say(m, "boss", hello("boss"))
+        assert say(m, "boss", data_spec) == []
+        assert m.spec is None
+
+    def test_a_worker_that_never_comes_is_a_failure(self):
+        m = machine(by_hand=["assistant"])
+        say(m, "boss", hello("boss"))
+        assert m.ticked(HELLO_S) == []
+        assert stops(m.ticked(HELLO_S + 1)) >= {"boss"}
+        assert (m.exit_code, m.reason) == (1, f"batcher did not start within {HELLO_S:.0f} s")
+
+    def test_workers_started_by_hand_may_take_their_time(self):
+        m = machine(by_hand=ROLES)
+        assert m.ticked(100 * HELLO_S) == []
+        assert not m.stopping
+
+
+class TestEnd:
+    def test_the_boss_is_done_when_the_budget_is_used_up(self, data_spec):
+        m = running(data_spec)
+        actions = say(m, "boss", done("boss", reports_sent=45, trained=data_spec.train_total))
+        assert actions == [
+            Tell(role, Stop(reason="the budget is used up", reports=45)) for role in ("batcher", "assistant")
+        ]
+        for role in ROLES:
+            say(m, role, done(role))
+            assert not m.finished
+            m.exited(role, 0, 2.0)
+        assert (m.finished, m.exit_code) == (True, 0)
+
+    def test_last_words_are_the_final_metrics(self, data_spec):
+        m = running(data_spec)
+        say(m, "batcher", Beat(role="batcher", values={"candidates": 1}))
+        m.stop("enough", 2.0)
+        say(m, "batcher", done("batcher", candidates=2))
+        assert m.workers["batcher"].values == {"candidates": 2}
+
+    @pytest.mark.parametrize("role", ["batcher", "assistant"])
+    def test_another_worker_ending_first_is_a_failure(self, role, data_spec):
+        m = running(data_spec)
+        assert stops(say(m, role, done(role))) == {"boss"}
+        assert (m.exit_code, m.reason) == (1, f"{role} ended before the Boss")
+
+    def test_the_boss_ending_before_the_budget_is_a_failure(self, data_spec):
+        m = running(data_spec)
+        say(m, "boss", done("boss", trained=data_spec.train_total - 1))
+        assert m.exit_code == 1
+        assert m.reason.startswith("boss ")
+
+
+class TestFailure:
+    def test_what_the_user_can_mend_is_exit_code_2_in_the_words_of_the_worker(self, data_spec):
+        m = built(data_spec)
+        actions = say(m, "boss", Failed(role="boss", kind="config", text="boss.model = 'x': no", values={}))
+        assert stops(actions) == {"batcher", "assistant"}
+        assert (m.exit_code, m.reason) == (2, "boss.model = 'x': no")
+
+    def test_a_crash_is_exit_code_1_and_names_the_worker(self, data_spec):
+        m = running(data_spec)
+        say(m, "batcher", Failed(role="batcher", kind="crash", text="OSError: disk", values={}))
+        assert (m.exit_code, m.reason) == (1, "batcher crashed: OSError: disk")
+
+    @pytest.mark.parametrize(
+        ("code", "reason"),
+        [(-9, "boss was killed by SIGKILL"), (3, "boss ended with exit code 3"), (0, "boss ended with exit code 0")],
+    )
+    def test_a_worker_that_is_gone_without_a_word_is_named(self, code, reason, data_spec):
+        m = running(data_spec)
+        assert stops(m.exited("boss", code, 2.0)) == {"batcher", "assistant"}
+        assert (m.exit_code, m.reason) == (1, reason)
+
+    def test_once_training_has_begun_exit_code_2_of_a_worker_is_a_crash(self, data_spec):
+        m = running(data_spec)
+        m.exited("boss", 2, 2.0)
+        assert m.exit_code == 1
+
+    def test_the_first_failure_is_the_one_that_is_told(self, data_spec):
+        m = running(data_spec)
+        m.exited("boss", -9, 2.0)
+        assert say(m, "batcher", Failed(role="batcher", kind="config", text="because of it", values={})) == []
+        assert (m.exit_code, m.reason) == (1, "boss was killed by SIGKILL")
+
+
+class TestStop:
+    def test_a_signal_in_start_up_stops_all(self, data_spec):
+        assert stops(built(data_spec).signalled(SIGTERM, 2.0)) == set(ROLES)
+
+    def test_a_signal_in_training_stops_the_boss_and_then_the_others_and_is_the_exit_code(self, data_spec):
+        m = running(data_spec)
+        assert stops(m.signalled(SIGTERM, 2.0)) == {"boss"}
+        assert say(m, "boss", done("boss", reports_sent=3)) == [
+            Tell(role, Stop(reason="stopped by SIGTERM", reports=3)) for role in ("batcher", "assistant")
+        ]
+        assert (m.exit_code, m.reason) == (143, "stopped by SIGTERM")
+
+    def test_a_second_ctrl_c_kills_at_once(self, data_spec):
+        m = running(data_spec)
+        assert kills(m.signalled(SIGINT, 2.0)) == set()
+        m.exited("batcher", 0, 2.1)
+        assert kills(m.signalled(SIGINT, 2.2)) == {"boss", "assistant"}
+        assert m.exit_code == 130
+
+    def test_ctrl_c_twice_kills_at_once_also_when_the_run_has_failed(self, data_spec):
+        m = running(data_spec)
+        m.exited("boss", -9, 2.0)
+        actions = m.signalled(SIGINT, 2.1) + m.signalled(SIGINT, 2.2)
+        assert kills(actions) == {"batcher", "assistant"}
+        assert m.exit_code == 1
+
+    def test_what_has_not_ended_by_the_deadline_is_killed_once(self, data_spec):
+        m = running(data_spec)
+        m.signalled(SIGINT, 2.0)
+        assert m.ticked(2.0 + BOSS_STOP_S - 0.1) == []
+        assert stops(m.ticked(2.0 + BOSS_STOP_S)) == set(ROLES)
+        assert m.ticked(2.0 + STOP_S - 0.1) == []
+        assert kills(m.ticked(2.0 + STOP_S)) == set(ROLES)
+        assert m.ticked(2.0 + STOP_S + 0.1) == []
+        assert all(state.killed for state in m.workers.values())
+
+    def test_a_stopped_run_never_starts(self, data_spec):
+        m = built(data_spec)
+        m.signalled(SIGINT, 2.0)
+        assert [action for role in ROLES for action in say(m, role, Ready())] == []
+        assert m.started_at is None
+
+    def test_a_worker_that_comes_after_the_stop_is_told_to_stop(self, data_spec):
+        m = machine()
+        m.signalled(SIGINT, 2.0)
+        assert stops(say(m, "boss", hello("boss"))) == {"boss"}
+
+    def test_a_worker_by_hand_that_never_came_is_not_waited_for(self, data_spec):
+        m = machine(by_hand=ROLES)
+        assert m.signalled(SIGINT, 2.0) == []
+        assert m.finished
+
+    def test_a_worker_by_hand_that_hangs_is_given_up_at_the_deadline(self, data_spec):
+        m = running(data_spec, by_hand=["boss"])
+        m.signalled(SIGINT, 2.0)
+        for role in ("batcher", "assistant"):
+            m.exited(role, 0, 2.1)
+        m.ticked(2.0 + STOP_S)
+        assert m.finished

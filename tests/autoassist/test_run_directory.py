@@ -1,0 +1,98 @@
+"""One run from settings to exit code: the run directory, and what of a failure is said. No process is started."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from autoassist import launch as module
+from autoassist.config import load
+from autoassist.launch import launch
+from autoassist.machine import Machine
+from proto.errors import ConfigError
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=200)
+
+
+@pytest.fixture
+def ending(monkeypatch):
+    """Has the supervisor of the next run end with an exit code and a reason."""
+
+    def ending(code, reason):
+        class Supervisor:
+            def __init__(self, settings, run_dir, *_):
+                (run_dir / "logs").mkdir()
+
+            def run(self):
+                machine = Machine("digest", [], 0.0)
+                machine.exit_code, machine.reason = code, reason
+                return machine
+
+        monkeypatch.setattr(module, "Supervisor", Supervisor)
+
+    return ending
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def settings(*overrides):
+        return load(None, [f"run.dir={tmp_path / 'runs'}", *overrides])
+
+    return settings
+
+
+@pytest.mark.parametrize("code", [0, 1, 130, 143])
+def test_the_exit_code_is_the_supervisors_and_the_summary_is_kept(code, ending, settings, console, tmp_path):
+    ending(code, "why it ended")
+    assert launch(settings("run.name=r"), console) == code
+    summary = json.loads((tmp_path / "runs" / "r" / "summary.json").read_text())
+    assert (summary["exit_code"], summary["exit_reason"], summary["name"]) == (code, "why it ended", "r")
+
+
+def test_what_the_user_can_mend_leaves_no_run_directory(ending, settings, console, tmp_path):
+    ending(2, "boss.model = 'x': no")
+    with pytest.raises(ConfigError, match=r"^boss\.model = 'x': no$"):
+        launch(settings("run.name=r"), console)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("reason", ["boss crashed: ValueError: [/x]", "boss crashed: KeyError: '[red]'"])
+def test_a_failure_is_said_in_the_words_of_its_reason(reason, ending, settings, console):
+    ending(1, reason)
+    assert launch(settings("run.name=r"), console) == 1
+    assert reason in console.file.getvalue()
+
+
+def test_a_run_is_named_after_its_data_set_and_the_time(ending, settings, console, tmp_path):
+    ending(0, "")
+    for _ in range(2):
+        launch(settings(), console)
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert len(names) == 2
+    assert all(name.startswith("digits-2") for name in names)
+    assert load(tmp_path / "runs" / names[0] / "config.toml", []).run.name == names[0]
+    assert str(tmp_path / "runs" / names[1]) in console.file.getvalue()
+
+
+def test_a_run_on_a_users_data_set_is_named_after_its_callable(ending, settings, console, tmp_path):
+    ending(0, "")
+    launch(settings("data.name=some.package:blobs"), console)
+    assert [path.name.startswith("blobs-") for path in (tmp_path / "runs").iterdir()] == [True]
+
+
+def test_a_run_that_exists_is_left_alone(settings, console, tmp_path):
+    (tmp_path / "runs" / "r").mkdir(parents=True)
+    (tmp_path / "runs" / "r" / "precious").write_text("weights")
+    with pytest.raises(ConfigError, match=r"run\.name = 'r': .*exists already"):
+        launch(settings("run.name=r"), console)
+    assert [path.name for path in (tmp_path / "runs" / "r").iterdir()] == ["precious"]
+
+
+def test_a_run_directory_that_cannot_be_made_is_a_configuration_error(settings, console, tmp_path):
+    (tmp_path / "runs").write_text("a file where a folder is needed")
+    with pytest.raises(ConfigError, match=r"run\.dir = .*cannot make"):
+        launch(settings("run.name=r"), console)

@@ -1,0 +1,131 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from toys import numbered, weights
+
+from batcher.features import FeatureStore
+from batcher.plugin import Source
+from batcher.policies import AutoAssist
+from batcher.selector import Selector
+from proto import scorer
+from proto.ledger import Ledger
+from proto.messages import Weights
+
+SIZE, DIM, CLASSES = 12, 6, 3
+
+
+@pytest.fixture
+def selector() -> Selector:
+    store = FeatureStore(Source(numbered(SIZE).train, "toy"), 256, 0)
+    return Selector(store, AutoAssist(0.0), CLASSES)
+
+
+def snapshot(version: int, delta_number: int, ids: list[int] | None = None, **changes: Any) -> Weights:
+    """Snapshot `version`, all of its numbers made from it."""
+    arrays = {name: array + version for name, array in scorer.initial(DIM, CLASSES).items()}
+    source = Ledger(SIZE)
+    source.fold(np.arange(SIZE), np.full(SIZE, version, np.float32), version)
+    changed = np.array([version] if ids is None else ids)
+    fields: dict[str, Any] = {
+        "step": version * 10, "arrays": arrays, "mean_loss": float(version),
+        "confidence": 1.0, "delta_number": delta_number,
+        "delta": {"ids": changed, **source.take(np.clip(changed, 0, SIZE - 1))},
+    }  # fmt: skip
+    return weights(version, **fields | changes)
+
+
+def state(selector: Selector) -> list[Any]:
+    ids = np.arange(SIZE)
+    ledger = {field: values.tolist() for field, values in selector.ledger.take(ids).items()}
+    p, w = selector.select(ids, 0, 100, 1)
+    progress = [selector.version, selector.version_step, selector.mean_loss, selector.confidence]
+    return [repr(ledger), p.tolist(), w.tolist(), progress]
+
+
+def test_a_snapshot_is_taken_over_whole(selector: Selector) -> None:
+    selector.fold(snapshot(1, 0))
+    assert (selector.version, selector.version_step) == (1, 10)
+    assert (selector.mean_loss, selector.confidence) == (1.0, 1.0)
+    assert selector.ledger.last_loss[1] == 1.0
+    assert np.isnan(selector.ledger.last_loss[0])
+    ids = np.arange(SIZE)
+    features, labels, _ = selector.store.get(ids)
+    np.testing.assert_allclose(
+        selector.select(ids, 0, 100, 1)[0], scorer.score(snapshot(1, 0).arrays, features, labels), atol=1e-6
+    )
+
+
+def test_versions_may_be_left_out_but_deltas_may_not(selector: Selector) -> None:
+    selector.fold(snapshot(1, 0))
+    selector.fold(snapshot(7, 1))
+    assert (selector.version, selector.weights_refused) == (7, 0)
+    selector.fold(snapshot(8, 3))
+    assert (selector.version, selector.weights_refused) == (7, 1)
+
+
+INITIAL = scorer.initial(DIM, CLASSES)
+REFUSED: dict[str, dict[str, Any]] = {
+    "older": {"version": 2},
+    "skipped delta": {"delta_number": 2},
+    "repeated delta": {"delta_number": 0},
+    "no such array": {"arrays": {**INITIAL, "more": INITIAL["b"]}},
+    "missing array": {"arrays": {"w": INITIAL["w"], "u": INITIAL["u"]}},
+    "other shape": {"arrays": {**INITIAL, "w": np.zeros(DIM + 1, np.float32)}},
+    "other dtype": {"arrays": {**INITIAL, "w": np.zeros(DIM, np.float64)}},
+    "nan": {"arrays": {**INITIAL, "w": np.full(DIM, np.nan, np.float32)}},
+    "infinite": {"arrays": {**INITIAL, "b": np.full(1, np.inf, np.float32)}},
+    "ledger without fields": {"delta": {"ids": np.array([1])}},
+    "nan confidence": {"confidence": math.nan},
+    "confidence above 1": {"confidence": 1.5},
+    "infinite mean": {"mean_loss": math.inf},
+}
+
+
+@pytest.mark.parametrize("changes", REFUSED.values(), ids=REFUSED)
+def test_weights_that_do_not_fit_change_nothing_and_are_counted(selector: Selector, changes: dict[str, Any]) -> None:
+    selector.fold(snapshot(3, 0))
+    before = state(selector)
+    try:
+        refused = snapshot(**{"version": 4, "delta_number": 1, **changes})
+    except ValueError:
+        return  # it cannot even be made, so it cannot arrive
+    selector.fold(refused)
+    assert state(selector) == before
+    assert selector.weights_refused == 1
+    selector.fold(snapshot(5, 1))
+    assert selector.version == 5, "the next one that fits is taken"
+
+
+@pytest.mark.parametrize("bad", [-1, SIZE, 2**40])
+def test_ledger_ids_out_of_range_change_nothing_and_are_counted(selector: Selector, bad: int) -> None:
+    selector.fold(snapshot(3, 0))
+    before = state(selector)
+    selector.fold(snapshot(4, 1, ids=[1, bad]))
+    assert state(selector) == before
+    assert selector.weights_refused == 1
+
+
+def test_the_arrays_are_copied(selector: Selector) -> None:
+    # Those of a message are views of its frame, which they would keep alive.
+    sent = snapshot(1, 0)
+    selector.fold(sent)
+    before = state(selector)
+    sent.arrays["w"][:] = 99
+    assert state(selector) == before
+
+
+def test_the_policy_is_told_the_progress(selector: Selector) -> None:
+    seen = []
+
+    def policy(candidates: Any) -> Any:
+        seen.append(candidates.progress)
+        return np.ones(len(candidates), np.float32), np.ones(len(candidates), np.float32)
+
+    selector.policy = policy
+    selector.fold(snapshot(2, 0))
+    selector.select(np.array([5]), 40, 100, 3)
+    [progress] = seen
+    assert (progress.trained, progress.total, progress.passes) == (40, 100, 3)
+    assert (progress.mean_loss, progress.confidence) == (2.0, 1.0)

@@ -1,0 +1,27 @@
+import numpy as np
+from toys import batch, batches, numbered, opened
+
+from boss.account import Account
+
+
+def test_it_counts_what_the_boss_took() -> None:
+    account = Account()
+    account.add(batch([1, 2], seq=0, candidates=5, dropped=np.array([1, 0, 2]), passes=0, cursor=5))
+    account.add(batch([3], seq=1, kind="test"))
+    account.add(batch([4, 5], seq=2, candidates=3, dropped=np.array([0, 1, 0]), passes=1, cursor=2))
+    assert (account.seq, account.batches, account.trained, account.evaluated) == (3, 2, 4, 2)
+    assert (account.passes, account.cursor) == (1, 2)
+    metrics = account.metrics()
+    assert (metrics["candidates"], metrics["kept_fraction"]) == (8, 0.5)
+    assert metrics["dropped_per_class"] == (1, 1, 2)
+
+
+def test_a_stream_opened_where_an_account_stands_goes_on_with_the_rest() -> None:
+    data, account = numbered(100, 20), Account()
+    whole = batches(opened(data, budget=2.0, eval_every=0.5))
+    for k, one in enumerate(whole[:-1]):
+        account.add(one)
+        again = opened(data, budget=2.0)
+        again.open(account.open(incarnation=0, slots=1, eval_every=0.5))
+        rest = [(b.seq, b.kind, b.ids.tolist(), b.passes, b.cursor) for b in batches(again)]
+        assert rest == [(b.seq, b.kind, b.ids.tolist(), b.passes, b.cursor) for b in whole[k + 1 :]]

@@ -1,0 +1,68 @@
+"""A worker that raises: its last line and its log are shown, and nothing is left."""
+
+FAILING_MODEL = """
+from torch import nn
+
+class Failing(nn.Sequential):
+    calls = 0
+
+    def forward(self, inputs):
+        self.calls += 1
+        if self.calls == 20:
+            raise ArithmeticError("planned failure in call 20")
+        return super().forward(inputs)
+
+def build(spec):
+    return Failing(nn.Flatten(), nn.Linear(64, 10))
+"""
+FAILING_ITEMS = """
+import numpy as np
+
+class Failing:
+    targets = np.arange(300) % 3  # so that no item is read before training
+    reads = 0
+
+    def __len__(self):
+        return 300
+
+    def __getitem__(self, index):
+        self.reads += 1
+        if self.reads > 500:
+            raise ArithmeticError("planned failure of an item")
+        return np.zeros(4, np.float32), int(self.targets[index])
+"""
+
+
+def assert_told(run, role, problem):
+    """`run` ends with exit code 1, says what `role` raised and where to read more, and leaves nothing."""
+    assert run.wait(40) == 1, run.stdout + run.stderr
+    log = run.run_dir / "logs" / f"{role}.log"
+    assert f"{role} crashed: {problem}" in run.stdout
+    assert "Traceback" not in run.stdout + run.stderr
+    assert "Traceback" in log.read_text()
+    assert problem in log.read_text()
+    assert run.summary()["exit_reason"] == f"{role} crashed: {problem}"
+    assert run.left() == []
+    assert str(log.relative_to(run.folder)) in run.stdout
+
+
+def test_a_model_that_raises_in_training(start_endless, tmp_path):
+    (tmp_path / "net.py").write_text(FAILING_MODEL)
+    run = start_endless("boss.model=./net.py:build")
+    assert_told(run, "boss", "ArithmeticError: planned failure in call 20")
+    assert 0 < run.summary()["optimizer_steps"] < 20
+
+
+def test_an_item_of_a_data_set_that_raises_late(start_endless, tmp_path):
+    (tmp_path / "items.py").write_text(FAILING_ITEMS)
+    run = start_endless("data.name=./items.py:Failing", "batcher.batch_size=10")
+    assert_told(run, "batcher", "ArithmeticError: planned failure of an item")
+    assert run.summary()["boss_instances"] <= 500
+
+
+def test_user_code_that_exits_is_a_failure_and_what_was_trained_is_kept(start_endless, tmp_path):
+    (tmp_path / "net.py").write_text(FAILING_MODEL.replace("raise ArithmeticError(", "raise SystemExit(2) # ("))
+    run = start_endless("boss.model=./net.py:build")
+    assert run.wait(40) == 1, run.stdout + run.stderr
+    assert run.summary()["exit_reason"] == "boss ended with exit code 2"
+    assert run.left() == []

@@ -1,0 +1,59 @@
+"""`run.serial=true`: the same run in one process, for debuggers, tests and quick comparisons."""
+
+import pytest
+
+SERIAL = ("run.serial=true", "boss.threads=1")
+
+
+@pytest.fixture(scope="module")
+def twins(start_shared_run):
+    """Two finished serial runs of one configuration."""
+    runs = [start_shared_run(*SERIAL, f"run.name={name}") for name in ("one", "other")]
+    for run in runs:
+        run.until(lambda run=run: run.records("eval"), "the first evaluation")
+        run.left_while_training = run.left()
+        run.workers()
+    assert [run.wait() for run in runs] == [0, 0]
+    return runs
+
+
+def test_needs_no_workers_and_no_sockets(twins):
+    for run in twins:
+        assert run.seen == {}
+        assert len(run.left_while_training) == 1, "only the process itself"
+        assert run.left() == []
+        assert not (run.run_dir / "run.json").exists()
+
+
+def test_one_seed_gives_identical_weights(twins):
+    one, other = ((run.run_dir / "model.safetensors").read_bytes() for run in twins)
+    assert one == other
+
+
+def test_one_seed_gives_one_story(twins):
+    one, other = (run.summary() for run in twins)
+    same = [key for key in one if key != "name" and not key.startswith(("cpu_s", "train_s", "boss_waited_s"))]
+    assert {key: one[key] for key in same} == {key: other[key] for key in same}
+
+
+def test_summary_has_the_keys_of_a_run_with_processes(twins, default_run):
+    assert set(twins[0].summary()) == set(default_run.summary())
+
+
+def test_accuracy_is_in_the_range_of_a_run_with_processes(twins, default_run):
+    serial, processes = twins[0].summary(), default_run.summary()
+    assert serial["serial"] is True
+    assert serial["test_accuracy"] >= 0.97
+    assert serial["test_accuracy"] == pytest.approx(processes["test_accuracy"], abs=0.02)
+    assert serial["boss_instances"] == processes["boss_instances"]
+    assert serial["kept_fraction"] == pytest.approx(processes["kept_fraction"], abs=0.15)
+
+
+def test_lag_is_the_configured_one(twins, defaults):
+    assert twins[0].summary()["max_lag"] == defaults.run.lag
+
+
+def test_accounts_for_every_loss_report(twins):
+    summary = twins[0].summary()
+    assert summary["reports_sent"] == summary["reports_folded"] == summary["optimizer_steps"]
+    assert summary["reports_dropped"] == 0

@@ -1,0 +1,115 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proto.errors import ConfigError
+from proto.resolver import Builtin, build, check_name, resolve
+
+BUILTINS = {
+    "digits": Builtin("json:loads", "a stand-in"),
+    "mnist": Builtin("json:dumps", "another"),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory; modules in it can be imported only until the test ends."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def problem(name: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve("data.name", name, BUILTINS)
+    text = str(caught.value)
+    assert text.startswith("data.name = ")
+    assert "\n" not in text
+    return text
+
+
+def test_a_builtin_name_is_found() -> None:
+    assert resolve("data.name", "digits", BUILTINS)("[1]") == [1]
+
+
+def test_a_module_and_callable_is_found(here: Path) -> None:
+    (here / "mine_a.py").write_text("def data():\n    return 5\n")
+    assert resolve("data.name", "mine_a:data", BUILTINS)() == 5
+
+
+@pytest.mark.parametrize("name", ["./mine.py:data", "mine.py:data", "sub/../mine.py:data"])
+def test_a_file_and_callable_is_found(here: Path, name: str) -> None:
+    (here / "sub").mkdir()
+    (here / "mine.py").write_text("def data():\n    return 6\n")
+    assert resolve("data.name", name, BUILTINS)() == 6
+
+
+def test_a_misspelt_name_gets_the_nearest_one() -> None:
+    assert "did you mean 'digits'" in problem("digit")
+    assert "allowed: digits, mnist" in problem("zzz")
+
+
+@pytest.mark.parametrize("name", [":data", "json:", "json:a b", "json:a.b", ":"])
+def test_what_is_no_name_at_all_is_said_so(name: str) -> None:
+    assert "neither package.module:callable nor ./file.py:callable" in problem(name)
+
+
+def test_a_missing_module_is_named() -> None:
+    assert "no module 'no_such_module_here'" in problem("no_such_module_here:data")
+
+
+def test_a_module_that_the_users_module_lacks_is_named(here: Path) -> None:
+    (here / "mine_b.py").write_text("import no_such_module_here\n")
+    assert "no module 'no_such_module_here'" in problem("mine_b:data")
+
+
+def test_a_missing_file_is_named_with_the_folder_looked_in(here: Path) -> None:
+    text = problem("./none.py:data")
+    assert "no file ./none.py" in text
+    assert str(here) in text
+
+
+def test_a_missing_attribute_gets_the_nearest_one() -> None:
+    assert "json has no 'load5'; did you mean 'load" in problem("json:load5")
+
+
+def test_what_is_not_callable_is_refused(here: Path) -> None:
+    (here / "mine_c.py").write_text("data = 5\n")
+    assert "data is a int, not a callable" in problem("mine_c:data")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [("raise RuntimeError('no licence')", "RuntimeError: no licence"), ("def f(:", "SyntaxError")],
+)
+def test_the_users_own_import_error_is_shown(here: Path, source: str, text: str) -> None:
+    (here / "broken.py").write_text(source)
+    assert text in problem("./broken.py:data")
+
+
+def test_checking_a_name_imports_nothing(here: Path) -> None:
+    (here / "loud.py").write_text("raise SystemExit('imported')")
+    check_name("data.name", "./loud.py:data", BUILTINS)
+    check_name("data.name", "no_such_module_here:data", BUILTINS)
+
+
+def test_only_offered_arguments_that_are_named_are_passed() -> None:
+    def call(root: str, width: int = 3) -> Any:
+        return root, width
+
+    assert build("data.args", call, {"root": "here", "download": True}, {}) == ("here", 3)
+    assert build("data.args", call, {"root": "here"}, {"width": 4}) == ("here", 4)
+
+
+def test_arguments_that_do_not_fit_are_refused_with_those_that_do() -> None:
+    def call(root: str, width: int) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"data\.args = .*widht.*arguments taken: width"):
+        build("data.args", call, {"root": "here"}, {"widht": 4})
+    with pytest.raises(ConfigError, match=r"missing a required argument: 'width'"):
+        build("data.args", call, {"root": "here"}, {})
+
+
+def test_a_callable_that_does_not_show_its_arguments_is_called_with_the_users() -> None:
+    assert build("data.args", dict, {"root": "here"}, {"a": 1}) == {"a": 1}
