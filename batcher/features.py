@@ -31,7 +31,7 @@ def pool(inputs: Array, limit: int = 256) -> Float32s:
         # Added up strip by strip, which is several times faster than a mean over two short axes.
         rows = _added([images[:, :, k::side] for k in range(side)])
         squares = _added([rows[..., k::side] for k in range(side)])
-        return (squares * np.float32(1 / side**2)).reshape(n, -1)
+        return (squares / np.float32(side**2)).reshape(n, -1)
     flat = inputs.reshape(n, -1).astype(np.float32)
     run = -(-flat.shape[1] // limit)
     flat = np.pad(flat, [(0, 0), (0, -flat.shape[1] % run)], mode="edge") if run > 1 else flat
