@@ -110,6 +110,7 @@ def run_serial(
         def record(event: str, values: dict[str, Value]) -> None:
             metrics.write("boss", event, values)
             view.say(evaluation_line(values))
+            checkpointer.after_evaluation(values)
 
         trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
         if every and not stream.complete:

@@ -6,7 +6,7 @@ import time
 from boss.config import BossConfig
 from proto.carriers import SlotReceiver
 from proto.lifecycle import Worker, run_worker
-from proto.messages import DataSpec, Ready, Start
+from proto.messages import DataSpec, Ready, Start, Value
 from proto.slots import slot_bytes
 
 LAST_REPORTS_S = 2.0
@@ -60,10 +60,15 @@ def body(worker: Worker) -> None:
         "batches_refused": stream.refused,
         "checkpoints_failed": checkpointer.failed,
     }
+
+    def record(event: str, values: dict[str, Value]) -> None:
+        worker.record(event, values)
+        checkpointer.after_evaluation(values)
+
     worker.tell(Ready())
     worker.expect(Start)
     stream.open(account)
-    trainer.train(Clocked(stream, account), outlet, worker.record, checkpointer.after_batch)
+    trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
     if every and not stream.complete and not worker.orphaned:
         checkpointer.save()
     deadline = time.monotonic() + LAST_REPORTS_S

@@ -17,7 +17,8 @@ class Account:
     batches: int = 0
     trained: int = 0
     evaluated: int = 0
-    """Instances trained when the last evaluation was made."""
+    """Instances trained when the last evaluation was made in full: one that is cut off is made again."""
+    evaluating: bool = False
     candidates: int = 0
     dropped_per_class: list[int] = field(default_factory=list)
     train_s: float = 0.0
@@ -26,8 +27,10 @@ class Account:
         """`batch` was taken."""
         self.seq = batch.seq + 1
         if batch.kind != "train":
-            self.evaluated = self.trained
+            self.evaluating = True
             return
+        if self.evaluating:
+            self.evaluating, self.evaluated = False, self.trained
         self.passes, self.cursor = batch.passes, batch.cursor
         self.batches += 1
         self.trained += len(batch.ids)

@@ -2,18 +2,19 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from boss.account import Account
 from boss.outlet import LossOutlet
 from boss.state import State
 from proto import checkpoint
-from proto.messages import Batch, Mark, Part
+from proto.messages import Batch, Mark, Part, Value
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +22,13 @@ log = logging.getLogger(__name__)
 class Trains(Protocol):
     """What a checkpoint needs of the trainer."""
 
+    improved: bool
+
     @property
     def between_steps(self) -> bool: ...
+
+    @property
+    def evaluated(self) -> nn.Module: ...
 
     def state(self) -> State: ...
 
@@ -52,6 +58,15 @@ class Checkpointer:
         due = self.every and self.account.trained // self.every > self._last // self.every
         if due and self.trainer.between_steps:
             self.save()
+
+    def after_evaluation(self, values: Mapping[str, Value]) -> None:
+        """Keeps the weights as best.safetensors if `values` tell of the best validation accuracy so far."""
+        if "validation_accuracy" in values and self.trainer.improved:
+            try:
+                save_weights(self.trainer.evaluated.state_dict(), self.run_dir / "best.safetensors")
+            except OSError as error:
+                self.failed += 1
+                log.warning("best.safetensors not written: %s; the one before it stays", error)
 
     def save(self) -> None:
         """Writes the Boss's part and marks the place for the Assistant's. A failure is logged; training goes on."""
@@ -94,7 +109,8 @@ def save_weights(tensors: dict[str, torch.Tensor], path: Path) -> None:
     """Writes weights as safetensors, whole or not at all."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file(_apart(tensors), partial)
+        with checkpoint.writing():
+            save_file(_apart(tensors), partial)
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)

@@ -28,8 +28,12 @@ class LossOutlet:
         self._copying: deque[tuple[Batch, int, Tensor, torch.cuda.Event]] = deque()
         self._queue: deque[Losses | Mark] = deque()
         self.made = self.dropped = self.sent = 0
-        self.recent_loss = float("nan")
+        self._newest: Losses | None = None
+
+    @property
+    def recent_loss(self) -> float:
         """Mean loss of the newest report that has left the device."""
+        return float("nan") if self._newest is None else float(self._newest.losses.mean())
 
     def report(self, batch: Batch, step: int, losses: Tensor) -> None:
         """Reports the unweighted losses float [B] of `batch`, trained in step `step`."""
@@ -63,7 +67,7 @@ class LossOutlet:
     def _enqueue(self, batch: Batch, step: int, losses: Tensor) -> None:
         ids: Int64s = np.array(batch.ids)
         report = Losses(batch_id=batch.seq, step=step, incarnation=batch.incarnation, ids=ids, losses=losses.numpy())
-        self.recent_loss = float(report.losses.mean())
+        self._newest = report
         self._queue.append(report)
         if len(self._queue) > self._limit:
             # A mark is never dropped: without it there would be no checkpoint.

@@ -36,7 +36,7 @@ class Preparer:
 
     def normalise(self, inputs: Tensor) -> Tensor:
         if inputs.dtype == torch.uint8:
-            return torch.addcmul(self._offset, inputs.float(), self._factor)
+            return inputs.float().mul_(self._factor).add_(self._offset)
         return inputs
 
 
@@ -130,11 +130,11 @@ class Stepper:
         if self._divisor is not None:
             torch._foreach_mul_(gradients, self._divisor / total)
         if self.config.clip_norm:
-            norm = clip_grad_norm_(self._parameters, self.config.clip_norm)
+            norms: Sequence[Tensor] = [clip_grad_norm_(self._parameters, self.config.clip_norm)]
         else:
-            norm = torch.stack(torch._foreach_norm(gradients)).norm()
-        # Weight 0 makes this infinite or NaN, too.
-        failed = finite(norm / total).logical_not()
+            norms = torch._foreach_norm(gradients)
+        # Without weight the reciprocal is infinite.
+        failed = finite(torch.stack([*norms, total.reciprocal().to(norms[0].dtype)])).all().logical_not()
         self.optimizer.found_inf = failed.float()  # type: ignore[attr-defined]
         self.optimizer.step()
         self.scaler.update()

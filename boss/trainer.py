@@ -127,8 +127,7 @@ class Trainer:
         return not self.stepper.window
 
     def state(self) -> State:
-        """All that exact resume needs. Waits for the device."""
-        assert self._evaluating is None, "an evaluation is under way"
+        """All that exact resume needs; an evaluation under way is made again. Waits for the device."""
         state = gather(self.stepper)
         mine = {"trained": self.trained, "max_lag": self.max_lag, "improved": self.improved}
         numbers = numbers_to_json({"best": self.best, **self.evaluation})

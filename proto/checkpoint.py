@@ -10,9 +10,12 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from proto.messages import Role
 
@@ -45,13 +48,27 @@ def write_part(
     Raises OSError when it cannot be written; nothing that was there before is touched.
     """
     folder = partial(run_dir, name)
-    folder.mkdir(parents=True, exist_ok=True)
     tensors, rest = folder / f"{role}.safetensors", folder / f"{role}.json"
-    save(tensors)
-    rest.write_text(json.dumps(plain, allow_nan=True))
-    for path in (tensors, rest):
-        _sync(path)
-    return {path.name: _digest(path) for path in (tensors, rest)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with writing():
+            save(tensors)
+        rest.write_text(json.dumps(plain, allow_nan=True))
+        for path in (tensors, rest):
+            _sync(path)
+        return {path.name: _digest(path) for path in (tensors, rest)}
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)  # without this part it will never be whole
+        raise
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Around a safetensors writer, whose error for a full disk is no OSError: makes it one."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 def complete(run_dir: Path, name: str, manifest: Mapping[str, Any]) -> Path:

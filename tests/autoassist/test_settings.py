@@ -67,7 +67,7 @@ def test_override_values_get_the_type_of_their_key(override, section, key, value
         ("run.budget=0", ["run.budget = 0", "greater than 0"]),
         ("run.budget=nan", ["run.budget = nan"]),
         ("run.budget=inf", ["run.budget = inf", "finite"]),
-        ("boss.schedule=cosine", ["boss.schedule = 'cosine'", "'constant'", "'one_cycle'"]),
+        ("boss.schedule=cosin", ["boss.schedule = 'cosin'", "'constant'", "'one_cycle'"]),
         ("data.name=mnits", ["data.name = 'mnits'", "'mnist'", "./file.py:callable"]),
         ("data.name=./no.py:f", ["data.name = './no.py:f'", "no file ./no.py"]),
         ("data.name=a.b:", ["data.name = 'a.b:'", "package.module:callable"]),

@@ -21,6 +21,8 @@ def test_a_stream_opened_where_an_account_stands_goes_on_with_the_rest() -> None
     whole = batches(opened(data, budget=2.0, eval_every=0.5))
     for k, one in enumerate(whole[:-1]):
         account.add(one)
+        if one.kind != "train":
+            continue  # an evaluation that was cut off is made again as a whole
         again = opened(data, budget=2.0)
         again.open(account.open(incarnation=0, slots=1, eval_every=0.5))
         rest = [(b.seq, b.kind, b.ids.tolist(), b.passes, b.cursor) for b in batches(again)]
