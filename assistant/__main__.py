@@ -7,9 +7,6 @@ from assistant.config import AssistantConfig
 from proto.lifecycle import Worker, run_worker
 from proto.messages import DataSpec, Mark, Part, Ready, Start
 
-LAST_REPORTS_S = 2.0
-"""How long the reports that were sent before the end may take to arrive."""
-
 
 def body(worker: Worker) -> None:
     """Learn from each loss report and publish the new version, until the supervisor says stop."""
@@ -66,7 +63,7 @@ def body(worker: Worker) -> None:
         else:
             worker.wait([inlet.features, inlet.losses])
         worker.beat()
-    deadline = time.monotonic() + LAST_REPORTS_S
+    deadline = time.monotonic() + worker.patience_s
     while inlet.received < worker.expected_messages and time.monotonic() < deadline:
         if not inlet.pump():
             worker.wait([inlet.features, inlet.losses], 10)

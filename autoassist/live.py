@@ -74,10 +74,15 @@ def describe(role: Role, state: WorkerState, budget: float) -> str:
         return state.phase
     if role == "batcher":
         seen = f"{_int(values, 'candidates'):,} candidates, kept {_float(values, 'kept_fraction'):.0%}"
-        return f"{seen}, version {_int(values, 'version')}"
+        line = f"{seen}, version {_int(values, 'version')}"
+        if "bytes_per_s" not in values:
+            return line
+        way = f"{_float(values, 'bytes_per_s') / 1e6:.3g} MB/s, {_float(values, 'queue_depth'):.1f} under way"
+        return f"{line}, {way}, waited {_float(values, 'credit_wait_s'):.0f} s"
     if role == "boss":
         line = f"{_float(values, 'boss_epochs'):.2f} of {budget:g} Boss epochs, loss {_float(values, 'loss'):.4f}"
-        return line + (f", test accuracy {_float(values, 'test_accuracy'):.4f}" if "test_accuracy" in values else "")
+        line += f", test accuracy {_float(values, 'test_accuracy'):.4f}" if "test_accuracy" in values else ""
+        return line + (f", waited {_float(values, 'waited_s'):.0f} s" if "waited_s" in values else "")
     scores = "".join(
         f", {name} {_float(values, key):.3f}"
         for name, key in (("accuracy", "accuracy"), ("AUC", "auc"))

@@ -88,6 +88,7 @@ class Machine:
         self._digest, self._by_hand, self._began = digest, frozenset(by_hand), now
         self._stop_at: float | None = None
         self._told_rest = False
+        self._patience_s = 0.0
         self._asked = 0
         self._kills: set[Role] = set()
 
@@ -174,6 +175,7 @@ class Machine:
             return []
         self._stop_at = now + (STOP_BEFORE_START_S if self.started_at is None else within)
         self.reason = reason
+        self._patience_s = within / 2
         # One that a person was to start, and that has not come, will not be waited for.
         for role in self._by_hand:
             if self.workers[role].phase == "starting":
@@ -188,7 +190,7 @@ class Machine:
             return []
         self._told_rest = True
         sent = self.workers["boss"].values.get("messages_sent", 0)
-        stop = Stop(reason=self.reason, messages=sent if isinstance(sent, int) else 0)
+        stop = Stop(reason=self.reason, messages=sent if isinstance(sent, int) else 0, patience_s=self._patience_s)
         return [Tell(role, stop) for role in ROLES if self.workers[role].phase not in ("done", "gone")]
 
     def _stop_late_comer(self, role: Role) -> list[Action]:

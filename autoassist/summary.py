@@ -27,6 +27,10 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float | None],
     return {
         **run,
         "device": boss.get("device"),
+        "transport": boss.get("transport"),
+        "bytes_per_s": _number(batcher, "bytes_per_s"),
+        "queue_depth": _number(batcher, "queue_depth"),
+        "batcher_waited_s": _number(batcher, "credit_wait_s"),
         "test_accuracy": _number(boss, "test_accuracy"),
         "test_macro_f1": _number(boss, "test_macro_f1"),
         "test_worst_class_accuracy": _number(boss, "test_worst_class_accuracy"),
@@ -52,6 +56,7 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float | None],
         "features_dropped": _count(batcher, "features_dropped"),
         "instances_skipped": _count(batcher, "skipped"),
         "skipped_ids": list(_tuple(batcher, "skipped_ids")),
+        "skipped_errors": batcher.get("skipped_errors", ""),
         "losses_quarantined": _count(assistant, "losses_quarantined"),
         "quarantined_ids": list(_tuple(assistant, "quarantined_ids")),
         "frames_refused": sum(
@@ -108,6 +113,10 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
         "{:.2f} s",
         f"evaluations apart; waited {summary['boss_waited_s'] or 0:.2f} s for batches",
     )
+    if summary["transport"] is not None:
+        depth = f"{summary['queue_depth'] or 0:.1f} batches under way; the Batcher waited"
+        note = f"{depth} {summary['batcher_waited_s'] or 0:.2f} s for the Boss"
+        table.add_row(f"batches by {summary['transport']}", f"{(summary['bytes_per_s'] or 0) / 1e6:.3g} MB/s", note)
     row("start-up", "startup_s", "{:.2f} s")
     for key in summary:
         if key.startswith("cpu_s_") and summary[key] is not None:
@@ -119,9 +128,8 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
     if summary["checkpoints_failed"]:
         console.print(f"{summary['checkpoints_failed']} checkpoints could not be written", style="yellow")
     if summary["instances_skipped"]:
-        ids = ", ".join(map(str, summary["skipped_ids"]))
-        text = f"{summary['instances_skipped']} instances were skipped, their inputs are not finite; last ids: {ids}"
-        console.print(text, style="yellow")
+        text = f"{summary['instances_skipped']} instances were skipped; the last: {summary['skipped_errors']}"
+        console.print(text, style="yellow", markup=False)
     if summary["losses_quarantined"]:
         ids = ", ".join(map(str, summary["quarantined_ids"]))
         console.print(

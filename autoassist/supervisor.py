@@ -19,6 +19,7 @@ from autoassist.live import View, evaluation_line
 from autoassist.machine import Action, Machine, Tell
 from autoassist.metrics import MetricsFile
 from autoassist.signals import caught, kept_from_children
+from proto import slots
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml
 from proto.messages import ROLES, Message, Part, Record, Role
@@ -50,6 +51,7 @@ class Supervisor:
     def run(self) -> Machine:
         """Runs to the end, whatever it is; nothing of it is left when this returns."""
         sweep()
+        slots.sweep()
         socket_dir = make_socket_dir()
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         codec = Codec(self.run_id)

@@ -1,15 +1,18 @@
 """`python -m batcher --run-dir DIR`."""
 
 import sys
+from collections.abc import Mapping
 
 from batcher.config import BatcherConfig, DataConfig, PolicyConfig
 from batcher.core import BatcherCore
+from batcher.flow import Flow
 from batcher.inlet import Inlet
 from batcher.outlet import Outlet
-from batcher.plugin import load
+from batcher.plugin import Source, load
+from batcher.workers import Pool
+from proto.carriers import SlotSender
 from proto.lifecycle import Worker, run_worker
-from proto.messages import End, Ready, Start
-from proto.transport import FrameCarrier
+from proto.messages import End, Kind, Ready, Start
 
 
 def body(worker: Worker) -> None:
@@ -17,11 +20,25 @@ def body(worker: Worker) -> None:
     data = worker.section("data", DataConfig)
     config, policy = worker.section("batcher", BatcherConfig), worker.section("policy", PolicyConfig)
     lag = worker.run.lag if worker.run.deterministic else None
-    core = BatcherCore(worker.run, config, policy, load(data), data.name, lag)
+
+    def start_workers(sources: Mapping[Kind, Source], rows: int) -> None:
+        if config.workers and any(source.by_item for source in sources.values()):
+            pool = Pool(data, worker.run.seed, sources, rows, config.workers)
+            worker.owns(pool)
+            worker.cpu_elsewhere = lambda: pool.cpu_s
+
+    core = BatcherCore(worker.run, config, policy, load(data), data.name, lag, start_workers)
     batches = worker.port("batches")
-    carrier = FrameCarrier(batches)
+    carrier = SlotSender(batches)
+    worker.owns(carrier)
+    flow = Flow()
     inlet, outlet = Inlet(worker, carrier, core), Outlet(worker, batches, carrier)
-    worker.metrics = lambda: {**core.metrics(), "features_dropped": outlet.features_dropped, "strays": inlet.strays}
+    worker.metrics = lambda: {
+        **core.metrics(),
+        **flow.metrics(),
+        "features_dropped": outlet.features_dropped,
+        "strays": inlet.strays,
+    }
     worker.tell(core.spec)
     worker.tell(Ready())
     worker.expect(Start)
@@ -30,8 +47,13 @@ def body(worker: Worker) -> None:
         inlet.pump()
         if inlet.credits and not ended and core.ready:
             message, features = core.next(inlet.credits.popleft(), worker.incarnation, carrier.lend)
+            under_way = inlet.slots - len(inlet.credits) - 1
             outlet.send(message, features)
+            flow.sent(under_way, carrier.bytes_sent)
             ended = isinstance(message, End)
+        elif inlet.slots and not inlet.credits and not ended:
+            with flow.waiting():
+                worker.wait([batches, inlet.weights])
         else:
             worker.wait([batches, inlet.weights])
         worker.beat()

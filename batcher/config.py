@@ -42,6 +42,12 @@ class BatcherConfig(Section):
 
     batch_size: int = Field(default=32, ge=1, le=1_000_000)
     """Kept instances in a batch."""
+    workers: int = Field(default=0, ge=0, le=256)
+    """Processes that decode and transform instances; 0: the Batcher does it. Each loads the data set itself. Data in
+    arrays (a split with `fill`) needs none."""
+    max_bad: int = Field(default=100, ge=0)
+    """Instances that may be skipped because decoding them raises or gives values that are not finite; one more ends the
+    run."""
     max_features: int = Field(default=256, ge=1, le=65_536)
     """Features an instance has at most, for the Assistant; larger inputs are pooled."""
 

@@ -2,14 +2,15 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batcher.config import POLICIES, BatcherConfig, PolicyConfig
 from batcher.features import FeatureStore
 from batcher.generator import Generator, Plan, Position, batch_sizes
-from batcher.plugin import Data, Source
+from batcher.plugin import Data, Finish, Source, Split
 from batcher.selector import Selector
 from proto.config import RunConfig
 from proto.errors import ConfigError
@@ -22,6 +23,17 @@ log = logging.getLogger(__name__)
 
 EVALUATED: tuple[Kind, ...] = ("validation", "test")
 Lend = Callable[[int, Layout], dict[str, Array]]
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A planned batch: where the stream stood before it, the version that chose it, and what ends its decoding."""
+
+    before: Position
+    plan: Plan
+    version: int
+    version_step: int
+    finish: Finish
 
 
 class BatcherCore:
@@ -38,14 +50,18 @@ class BatcherCore:
         data: Data,
         name: str,
         lag: int | None = None,
+        start_workers: Callable[[Mapping[Kind, Source], int], object] = lambda sources, rows: None,
     ) -> None:
-        """Raises ConfigError when batch size or policy cannot be; `name` is the data set's, for messages."""
+        """Raises ConfigError when batch size or policy cannot be; `name` is the data set's, for messages.
+
+        `start_workers` is given the sources and the size of the largest batch before instances are decoded.
+        """
         self.run, self.config, self.lag = run, config, lag
         self._early: deque[Weights] = deque()
         self._received = self._resumed_after = 0
-        splits = {"train": data.train, "validation": data.validation, "test": data.test}
-        self.sources: dict[str, Source] = {
-            kind: Source(split, name) for kind, split in splits.items() if split is not None
+        splits: dict[Kind, Split | None] = {"train": data.train, "validation": data.validation, "test": data.test}
+        self.sources: dict[Kind, Source] = {
+            kind: Source(split, name, run.seed) for kind, split in splits.items() if split is not None
         }
         self.train = self.sources["train"]
         size = self.train.size
@@ -62,6 +78,7 @@ class BatcherCore:
         if {len(data.mean), len(data.std)} not in ({0}, {1}, {channels}):
             found = f"{len(data.mean)} means and {len(data.std)} deviations"
             raise ConfigError("data.name", name, f"it gives {found} for {channels} channels")
+        start_workers(self.sources, max(config.batch_size, largest))
         store = FeatureStore(self.train, config.max_features, run.seed)
         rule = build("policy.args", resolve("policy.name", policy.name, POLICIES), {"gamma": policy.gamma}, policy.args)
         self.store, self.selector = store, Selector(store, rule, classes)
@@ -81,9 +98,13 @@ class BatcherCore:
             max_batch=largest,
         )
         self.skipped: list[int] = []
-        """Ids of training instances that cannot be trained on."""
+        """Ids of instances that cannot be used."""
+        self.skipped_errors: deque[str] = deque(maxlen=16)
+        """The last of them, with what is wrong."""
+        self._unreadable: dict[Kind, set[int]] = {kind: set() for kind in splits}
         self._seq = self._candidates = self._kept = 0
         self._generator: Generator | None = None
+        self._ahead: _Begun | None = None
 
     def _check_splits(self, named: int) -> int:
         """The number of classes over all splits; raises ConfigError when the splits do not go together."""
@@ -145,7 +166,8 @@ class BatcherCore:
         seq, self._seq = self._seq, self._seq + 1
         if assembled is None:
             return End(seq=seq, incarnation=incarnation), None
-        plan, arrays = assembled
+        begun, arrays = assembled
+        plan = begun.plan
         train = plan.kind == "train"
         self._candidates += plan.candidates
         self._kept += len(plan.ids) if train else 0
@@ -156,8 +178,8 @@ class BatcherCore:
             slot=slot,
             ids=plan.ids,
             weights=plan.weights,
-            version=self.selector.version,
-            version_step=self.selector.version_step,
+            version=begun.version,
+            version_step=begun.version_step,
             passes=plan.passes,
             cursor=plan.cursor,
             candidates=plan.candidates,
@@ -167,26 +189,72 @@ class BatcherCore:
         )
         return batch, self._features(batch) if train else None
 
-    def _assemble(self, generator: Generator, slot: int, lend: Lend) -> tuple[Plan, dict[str, Array]] | None:
-        """The next plan and its arrays. An instance that turns out broken is banned, and the batch planned anew."""
+    def _begin(self, generator: Generator) -> _Begun | None:
+        """Plans the next batch and has its instances decoded, by other processes where there are any."""
+        before = generator.position
+        plan = generator.next()
+        if plan is None:
+            return None
+        # Evaluations are read when they are assembled: without the instances known to be bad.
+        train = plan.kind == "train"
+        finish = self.train.begin(plan.ids, plan.passes_of) if train else lambda out: {}
+        return _Begun(before, plan, self.selector.version, self.selector.version_step, finish)
+
+    def _assemble(self, generator: Generator, slot: int, lend: Lend) -> tuple[_Begun, dict[str, Array]] | None:
+        """The next batch and its arrays. An instance that turns out bad is banned, and the batch planned anew."""
         while True:
-            before = generator.position
-            plan = generator.next()
-            if plan is None:
+            begun, self._ahead = self._ahead or self._begin(generator), None
+            if begun is None:
                 return None
-            source = self.sources[plan.kind]
+            plan, source = begun.plan, self.sources[begun.plan.kind]
+            if plan.kind != "train":
+                plan, arrays = self._assemble_evaluation(plan, slot, lend)
+                return replace(begun, plan=plan), arrays
+            # Decoding processes go on with the next batch while the last instances of this one are decoded. Not in a
+            # deterministic run: the features of this batch may have a say in who is in the next.
+            if self.lag is None and source.elsewhere is not None and generator.trains_next:
+                self._ahead = self._begin(generator)
             arrays = lend(slot, source.layout(len(plan.ids)))
-            source.fill(plan.ids, arrays)
-            broken = source.broken(arrays)
-            if plan.kind != "train" or not broken.any():
-                return plan, arrays
-            ids = plan.ids[broken]
-            log.warning("skipped: the input of these instances is not finite: %s", ", ".join(map(str, ids.tolist())))
-            self.skipped += ids.tolist()
-            generator.banned[ids] = True
+            errors = begun.finish(arrays)
+            for row in np.flatnonzero(source.broken(arrays)):
+                errors.setdefault(int(plan.ids[row]), "its input is not finite")
+            if not errors:
+                return begun, arrays
+            if self._ahead is not None:
+                self._ahead.finish(None)
+                self._ahead = None
+            generator.banned[list(errors)] = True
+            self._skip("train", errors)
             if generator.banned.all():
-                raise ValueError("the inputs of all training instances are not finite (NaN or infinite)")
-            generator.go_to(before)
+                raise ValueError(f"none of the training instances can be used; the last one: {self.skipped_errors[-1]}")
+            generator.go_to(begun.before)
+
+    def _assemble_evaluation(self, plan: Plan, slot: int, lend: Lend) -> tuple[Plan, dict[str, Array]]:
+        """`plan` without the instances that cannot be decoded, and its arrays."""
+        source = self.sources[plan.kind]
+        while True:
+            good = ~np.isin(plan.ids, list(self._unreadable[plan.kind]))
+            if not good.any():
+                raise ValueError(f"no instance of a {plan.kind} batch can be decoded: {self.skipped_errors[-1]}")
+            plan = replace(plan, ids=plan.ids[good], passes_of=plan.passes_of[good], weights=plan.weights[good])
+            arrays = lend(slot, source.layout(len(plan.ids)))
+            errors = source.read(plan.ids, arrays, plan.passes_of)
+            if not errors:
+                return plan, arrays
+            self._skip(plan.kind, errors)
+
+    def _skip(self, kind: Kind, errors: Mapping[int, str]) -> None:
+        """Counts and lists instances that cannot be used. Raises RuntimeError over `batcher.max_bad` of them."""
+        for index, error in errors.items():
+            self._unreadable[kind].add(index)
+            self.skipped.append(index)
+            self.skipped_errors.append(f"{index}{'' if kind == 'train' else f' of the {kind} split'}: {error}")
+            log.warning("skipped instance %s", self.skipped_errors[-1])
+        if len(self.skipped) > self.config.max_bad:
+            raise RuntimeError(
+                f"batcher.max_bad = {self.config.max_bad}: {len(self.skipped)} instances cannot be used, the last one "
+                f"{self.skipped_errors[-1]}; mend the data, or allow more"
+            )
 
     def _features(self, batch: Batch) -> Features:
         self.store.visit(batch.ids, batch.arrays)
@@ -209,6 +277,7 @@ class BatcherCore:
             "kept_fraction": self._kept / max(self._candidates, 1),
             "skipped": len(self.skipped),
             "skipped_ids": tuple(self.skipped[-16:]),
+            "skipped_errors": "; ".join(self.skipped_errors),
             "forced": self._generator.forced if self._generator else 0,
             "version": self.selector.version,
             "weights_refused": self.selector.weights_refused,

@@ -1,6 +1,6 @@
 """What the Assistant looks at: a short float vector per instance, derived once and kept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,23 +18,43 @@ def pool(inputs: Array, limit: int = 256) -> Float32s:
     Images ([n, H, W] or [n, C, H, W]) are averaged over squares, anything else is flattened and averaged over runs.
     """
     n = len(inputs)
-    values = inputs.astype(np.float32)
-    if values.ndim in (3, 4) and min(values.shape[-2:]) > 1:
-        images = values.reshape(n, -1, *values.shape[-2:])
+    if inputs.ndim in (3, 4) and min(inputs.shape[-2:]) > 1:
+        images = inputs.reshape(n, -1, *inputs.shape[-2:])
         _, channels, height, width = images.shape
         side = next(
             k
             for k in range(1, max(height, width) + 1)
             if channels * -(-height // k) * -(-width // k) <= limit or k == max(height, width)
         )
-        edges = [(0, 0), (0, 0), (0, -height % side), (0, -width % side)]
-        images = np.pad(images, edges, mode="edge") if side > 1 else images
-        blocks = images.reshape(n, channels, images.shape[2] // side, side, images.shape[3] // side, side)
-        return np.ascontiguousarray(blocks.mean(axis=(3, 5), dtype=np.float32).reshape(n, -1))
-    flat = values.reshape(n, -1)
+        if height % side or width % side:
+            images = np.pad(images, [(0, 0), (0, 0), (0, -height % side), (0, -width % side)], mode="edge")
+        # Added up strip by strip, which is several times faster than a mean over two short axes.
+        rows = _added([images[:, :, k::side] for k in range(side)])
+        squares = _added([rows[..., k::side] for k in range(side)])
+        return (squares / np.float32(side**2)).reshape(n, -1)
+    flat = inputs.reshape(n, -1).astype(np.float32)
     run = -(-flat.shape[1] // limit)
     flat = np.pad(flat, [(0, 0), (0, -flat.shape[1] % run)], mode="edge") if run > 1 else flat
     return np.ascontiguousarray(flat.reshape(n, -1, run).mean(axis=2, dtype=np.float32))
+
+
+def _added(parts: Sequence[Array]) -> Float32s:
+    total = np.ascontiguousarray(parts[0], np.float32)
+    total = total.copy() if total is parts[0] else total
+    for part in parts[1:]:
+        np.add(total, part, out=total)
+    return total
+
+
+def widened(halves: Array) -> Float32s:
+    """Float16 as float32, exactly: what `astype` does, in a third of its time."""
+    bits = halves.view(np.uint16).astype(np.uint32)
+    exponent = bits & np.uint32(0x7C00)
+    if (exponent == 0x7C00).any():  # infinite, or not a number
+        return halves.astype(np.float32)
+    # The exponent is off by 112 (the biases are 15 and 127) until the product sets it right, denormal numbers too.
+    wide = ((bits & np.uint32(0x7FFF)) << np.uint32(13)) | ((bits & np.uint32(0x8000)) << np.uint32(16))
+    return wide.view(np.float32) * np.float32(2.0**112)
 
 
 class FeatureStore:
@@ -49,7 +69,10 @@ class FeatureStore:
         sample = np.sort(np.random.default_rng(seed).choice(source.size, min(source.size, SAMPLE), replace=False))
         features = self._offered(sample)
         if features is None:
-            features = pool(source.take(sample)["inputs"], limit)
+            sample, arrays = source.take(sample)
+            if not len(sample):
+                raise ValueError(f"{source.name}: none of the {SAMPLE} instances looked at can be decoded")
+            features = pool(arrays["inputs"], limit)
         self.dim = features.shape[1]
         squares = np.square(features, dtype=np.float64).sum(axis=1)
         norm = float(squares[np.isfinite(squares)].mean()) ** 0.5 if np.isfinite(squares).any() else 0.0
@@ -86,8 +109,8 @@ class FeatureStore:
             if features is not None and labels.min() >= 0:
                 self._keep(new, features, labels)
             elif len(again := new[self._seen_before[new]]):
-                self.visit(again, self.source.take(again))
-        return self._features[ids].astype(np.float32), self._labels[ids], self._known[ids]
+                self.visit(*self.source.take(again))
+        return widened(self._features[ids]), self._labels[ids], self._known[ids]
 
     def _offered(self, ids: Int64s) -> Float32s | None:
         """Features the source offers for `ids`, pooled to the limit; None when it offers none."""

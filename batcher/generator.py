@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from batcher.decode import OUTSIDE
 from proto.messages import Kind
 from proto.types import Bools, Float32s, Int64s
 
@@ -24,12 +25,13 @@ Select = Callable[[Int64s, int, int, int], tuple[Float32s, Float32s]]
 class Plan:
     """Who is in the next batch, and where the stream stands after it.
 
-    `passes` and `cursor`: pass and position of its last candidate. `candidates`: how many were considered since the
-    plan before; `dropped`: the ids of those that were not kept.
+    `passes_of` int64 [n]: the pass of each. `passes` and `cursor`: pass and position of its last candidate.
+    `candidates`: how many were considered since the plan before; `dropped`: the ids of those that were not kept.
     """
 
     kind: Kind
     ids: Int64s
+    passes_of: Int64s
     weights: Float32s
     passes: int
     cursor: int
@@ -86,7 +88,7 @@ class Generator:
         self.forced = 0
         """Candidates kept although the policy dropped them, because it had dropped N in a row."""
         self._rate = 1.0
-        self._evaluating: list[tuple[Kind, int]] = []
+        self._evaluating: list[tuple[Kind, int]]
         """Splits still to be planned, each with the id it goes on from."""
         self.go_to(start or Position())
 
@@ -98,7 +100,7 @@ class Generator:
     def go_to(self, position: Position) -> None:
         """Goes on from `position`, a place between two training batches."""
         self.batches, self.trained = position.batches, position.trained
-        self._evaluated = position.evaluated
+        self._evaluated, self._evaluating = position.evaluated, []
         self._position = position.cursor
         self._evaluating = []
         self._begin_pass(position.passes)
@@ -132,12 +134,13 @@ class Generator:
         if not last:
             self._evaluating.insert(0, (kind, stop))
         ids, nobody = np.arange(start, stop), np.empty(0, np.int64)
-        return Plan(kind, ids, np.ones(len(ids), np.float32), self._passes, self._position, 0, nobody, last)
+        outside = np.full(len(ids), OUTSIDE)
+        return Plan(kind, ids, outside, np.ones(len(ids), np.float32), self._passes, self._position, 0, nobody, last)
 
     def _next_train(self) -> Plan:
         left = self.total - self.trained
         wanted = left if left == self.batch_size + 1 > 2 else min(left, self.batch_size)
-        ids, weights, dropped = [], [], []
+        ids, passes_of, weights, dropped = [], [], [], []
         have = candidates = dropped_in_a_row = 0
         while have < wanted:
             if dropped_in_a_row < self.size:
@@ -156,12 +159,14 @@ class Generator:
                 dropped_in_a_row = used - 1 - int(np.flatnonzero(keep)[-1]) if kept else dropped_in_a_row + used
             have, candidates = have + kept, candidates + used
             ids.append(chunk[keep])
+            passes_of.append(np.full(kept, self._passes))
             weights.append(w[keep])
             dropped.append(chunk[~keep])
         self.batches, self.trained = self.batches + 1, self.trained + have
         self._evaluate_if_due()
         return Plan(
-            "train", np.concatenate(ids), np.concatenate(weights), self._passes, self._position, candidates,
+            "train", np.concatenate(ids), np.concatenate(passes_of), np.concatenate(weights),
+            self._passes, self._position, candidates,
             np.concatenate(dropped), self.trained == self.total,
         )  # fmt: skip
 

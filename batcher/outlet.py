@@ -3,13 +3,13 @@
 from proto.lifecycle import Worker
 from proto.messages import Batch, End, Features
 from proto.sockets import Port
-from proto.transport import Carrier
+from proto.transport import Outbound
 
 
 class Outlet:
     """Sends without ever waiting; features that do not fit are dropped and counted."""
 
-    def __init__(self, worker: Worker, batches: Port, carrier: Carrier) -> None:
+    def __init__(self, worker: Worker, batches: Port, carrier: Outbound) -> None:
         self.batches, self.carrier = batches, carrier
         self._send_features = worker.sender(worker.port("features"))
         self.features_dropped = 0

@@ -4,12 +4,15 @@ import sys
 import time
 
 from boss.config import BossConfig
+from proto.carriers import SlotReceiver
 from proto.lifecycle import Worker, run_worker
 from proto.messages import DataSpec, Ready, Start, Value
-from proto.transport import FrameCarrier
+from proto.slots import slot_bytes
 
 LAST_REPORTS_S = 2.0
-"""How long the last reports may take to leave, once training is over."""
+"""How long the Boss waits, once training is over, while no report leaves."""
+COMPLETE_LINGER_MS = 8000
+"""How long a Boss that has used up its budget waits for the Assistant to take them."""
 
 
 def body(worker: Worker) -> None:
@@ -21,8 +24,10 @@ def body(worker: Worker) -> None:
     from boss import checkpoint
     from boss.account import Account
     from boss.clock import Clocked
+    from boss.copier import CudaLane
     from boss.inlet import Stream
     from boss.outlet import LossOutlet
+    from boss.pinned import SlotCopier, pin
     from boss.trainer import Trainer, device_name
 
     if config.threads:
@@ -31,11 +36,17 @@ def body(worker: Worker) -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
     spec = worker.expect(DataSpec)
     trainer, account = Trainer(worker.run, config, spec), Account()
-    outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue, prompt=worker.run.deterministic)
+    losses = worker.port("losses")
+    outlet = LossOutlet(worker.sender(losses), config.loss_queue, prompt=worker.run.deterministic)
     if worker.info.resume:
         checkpoint.load(worker.run_dir, worker.info.resume, trainer, account, outlet)
     batches = worker.port("batches")
-    carrier = FrameCarrier(batches)
+    pinned = config.pin_memory and trainer.device.type == "cuda"
+    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pin if pinned else None)
+    worker.owns(carrier)
+    if pinned:
+        lane, staged = CudaLane(trainer.device), trainer.prepare.copier
+        trainer.prepare.copier = SlotCopier(lane, staged, lambda: carrier.pinned)
     stream = Stream(worker, batches, carrier, config.slots, config.eval_every, lambda: trainer.between_steps)
     every = max(1, round(config.checkpoint_every * spec.train_size)) if config.checkpoint_every else 0
     checkpointer = checkpoint.Checkpointer(worker.run_dir, every, trainer, account, outlet, worker.tell, worker.warn)
@@ -43,6 +54,7 @@ def body(worker: Worker) -> None:
         **trainer.metrics(),
         **account.metrics(),
         "device": device_name(trainer.device),
+        "transport": carrier.name,
         "waited_s": stream.waited_s,
         "loss": outlet.recent_loss,
         "reports_made": outlet.made,
@@ -62,10 +74,13 @@ def body(worker: Worker) -> None:
     trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
     if every and not stream.complete and not worker.orphaned:
         checkpointer.save()
-    deadline = time.monotonic() + LAST_REPORTS_S
+    sent, deadline = outlet.sent, time.monotonic() + LAST_REPORTS_S
     while not outlet.flush() and time.monotonic() < deadline:
+        if stream.complete and outlet.sent > sent:  # the Assistant is slow, not away
+            sent, deadline = outlet.sent, time.monotonic() + LAST_REPORTS_S
         time.sleep(0.005)
     if stream.complete:
+        losses.socket.linger = COMPLETE_LINGER_MS
         checkpoint.save_weights(trainer.evaluated.state_dict(), worker.run_dir / "model.safetensors")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from boss.account import Account
 from proto.lifecycle import Worker
-from proto.messages import Batch, Credit, End
+from proto.messages import Batch, End
 from proto.sockets import Port
 from proto.transport import Carrier
 
@@ -38,7 +38,7 @@ class Stream:
     def open(self, at: Account) -> None:
         """Has the Batcher begin, or go on, after the batches that `at` accounts for."""
         self._next_seq = at.seq
-        self.port.send(at.open(self.worker.incarnation, self.slots, self.eval_every))
+        self.carrier.open(at.open(self.worker.incarnation, self.slots, self.eval_every))
 
     def __iter__(self) -> Iterator[Batch]:
         while not self._stopping:
@@ -73,4 +73,4 @@ class Stream:
 
     def release(self, batch: Batch) -> None:
         """The arrays of `batch` are not read any more."""
-        self.port.send(Credit(slot=batch.slot, seq=batch.seq, incarnation=batch.incarnation))
+        self.carrier.release(batch)

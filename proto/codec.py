@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from proto.errors import Refused
-from proto.messages import DTYPES, PROTOCOL, TAGS, Message
+from proto.messages import DTYPES, NAMES, PROTOCOL, TAGS, Message
 from proto.types import Array
 
 MAX_HEADER = 4 << 20
@@ -40,7 +40,7 @@ class Codec:
             "p": PROTOCOL,
             "r": self.run_id,
             "f": _split(message, arrays),
-            "a": [(path, array.dtype.name, array.shape) for path, array in arrays],
+            "a": [(path, NAMES[array.dtype], array.shape) for path, array in arrays],
         }
         return [cast(bytes, msgpack.packb(header)), *(_bytes(array) for _, array in arrays)]
 
@@ -79,7 +79,9 @@ def _split(message: Message, arrays: list[tuple[str, Array]]) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for name in type(message).model_fields:
         value = getattr(message, name)
-        if isinstance(value, np.ndarray):
+        if isinstance(value, int | str):  # most are; the other checks take longer
+            plain[name] = value
+        elif isinstance(value, np.ndarray):
             arrays.append((name, np.asarray(value, order="C")))
         elif isinstance(value, Mapping) and any(isinstance(item, np.ndarray) for item in value.values()):
             arrays.extend((f"{name}.{key}", np.asarray(item, order="C")) for key, item in value.items())

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import zmq
 
@@ -42,6 +42,12 @@ class Stopped(Exception):
     """The supervisor asked this worker to stop before it had started."""
 
 
+class Closes(Protocol):
+    """Something that holds what must be given back."""
+
+    def close(self) -> None: ...
+
+
 class Worker:
     """What a worker knows of its run, and its line to the supervisor."""
 
@@ -62,7 +68,10 @@ class Worker:
         self.peers: dict[Role, int] = {}
         self.metrics: Callable[[], dict[str, Value]] = dict
         """What the worker's heartbeats and last words report; its body sets it."""
-        self.expected_messages = 0
+        self.expected_messages, self.patience_s = 0, 0.0
+        """How many messages the Boss has sent to the Assistant, and how long the last of them may take to arrive."""
+        self.cpu_elsewhere: Callable[[], float] = lambda: 0.0
+        """CPU seconds of the processes that this worker has started; its body sets it."""
         self.orphaned = False
         """True once the supervisor is dead: nothing that needs it is worth beginning."""
         self._stop: str | None = None
@@ -71,6 +80,7 @@ class Worker:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._codec = Codec(self.info.run_id)
         self._ports: list[Port] = []
+        self._owned: list[Closes] = []
         self._control = self.port("control")
         self._status = self.port("status")
         signal.signal(signal.SIGTERM, lambda *_: self.stop("SIGTERM"))
@@ -95,6 +105,10 @@ class Worker:
         port = Port(self._context, channel, self.role, self.info.socket_dir, self._codec)
         self._ports.append(port)
         return port
+
+    def owns(self, thing: Closes) -> None:
+        """`thing` is closed with the worker, before its ports."""
+        self._owned.append(thing)
 
     def tell(self, message: Message) -> None:
         """Sends `message` to the supervisor's control socket."""
@@ -127,7 +141,7 @@ class Worker:
 
     def _obey(self, message: Message) -> None:
         if isinstance(message, Stop):
-            self.expected_messages = message.messages
+            self.expected_messages, self.patience_s = message.messages, message.patience_s
             self.stop(message.reason)
 
     def wait(self, ports: Iterable[Port], timeout_ms: int = WAIT_MS) -> None:
@@ -187,12 +201,13 @@ class Worker:
 
     def _values(self) -> dict[str, Value]:
         refused = {f"refused_{kind}": n for port in self._ports for kind, n in port.refused.items()}
-        return {**self.metrics(), **refused, "cpu_s": time.process_time(), "status_dropped": self._beats_dropped}
+        cpu_s = time.process_time() + self.cpu_elsewhere()
+        return {**self.metrics(), **refused, "cpu_s": cpu_s, "status_dropped": self._beats_dropped}
 
     def close(self) -> None:
         """Closes every socket; ends within the longest linger of the channel table."""
-        for port in self._ports:
-            port.close()
+        for thing in (*self._owned, *self._ports):
+            thing.close()
         self._context.term()
 
     def _watch_supervisor(self) -> None:

@@ -20,6 +20,9 @@ PROTOCOL = 1
 DTYPES = frozenset({"bool", "uint8", "int32", "int64", "float16", "float32", "float64"})
 """The only dtypes that are read from a frame."""
 
+NAMES = {np.dtype(name): name for name in DTYPES}
+"""Numpy works a dtype's name out anew each time it is asked, which costs more than the rest of a message."""
+
 Role = Literal["batcher", "boss", "assistant"]
 Kind = Literal["train", "validation", "test"]
 """What a batch is for: to train on, or to evaluate on that split."""
@@ -41,7 +44,8 @@ class ArrayOf:
             raise ValueError(f"an array is needed, not {type(value).__name__}")
         if not value.dtype.isnative:
             raise ValueError("byte order is not this machine's")
-        if value.dtype.name not in DTYPES or (self.dtype is not None and value.dtype.name != self.dtype):
+        name = NAMES.get(value.dtype)
+        if name is None or (self.dtype is not None and name != self.dtype):
             raise ValueError(
                 f"dtype {value.dtype} where {self.dtype or 'one of ' + ', '.join(sorted(DTYPES))} is needed"
             )
@@ -139,11 +143,13 @@ class Start(Message):
 
 
 class Stop(Message):
-    """Supervisor -> worker: end cleanly. The Assistant first waits, briefly, for `messages` of the Boss in all."""
+    """Supervisor -> worker: end cleanly. The Assistant first waits up to `patience_s` seconds until it
+    has had `messages` from the Boss."""
 
     tag: ClassVar[str] = "stop"
     reason: Text
     messages: Count = 0
+    patience_s: Annotated[float, Field(ge=0, le=60)] = 0.0
 
 
 class Part(Message):
@@ -200,7 +206,8 @@ class Failed(Message):
 
 class Open(Message):
     """Boss -> Batcher: I read the stream now, with `slots` credits; evaluate every `eval_every` Boss epochs (0: only
-    at the end). The rest says where to go on from: all 0 at the beginning of a run.
+    at the end). The slots, of `slot_bytes` each, lie in the file `memory` with that `inode` (empty: batches travel as
+    frames), and are granted with `generation`. The rest says where to go on from: all 0 at the beginning of a run.
 
     `seq` is the number of the next batch; `passes` and `cursor` are those of the last batch trained, the `batches`-th
     of the run's training batches; `trained` instances are behind us, `evaluated` when the last evaluation was made.
@@ -211,6 +218,10 @@ class Open(Message):
     rank: Count
     slots: Annotated[int, Field(ge=1, le=4096)]
     eval_every: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    memory: Text = ""
+    inode: Count = 0
+    slot_bytes: Count = 0
+    generation: Count = 0
     seq: Count = 0
     passes: Count = 0
     cursor: Count = 0
@@ -220,12 +231,24 @@ class Open(Message):
 
 
 class Credit(Message):
-    """Boss -> Batcher: slot `slot` is free again, batch `seq` was trained. `incarnation` is the Batcher's."""
+    """Boss -> Batcher: slot `slot` is free again, batch `seq` was trained. `incarnation` is the Batcher's.
+
+    The slot is granted anew, with `generation`.
+    """
 
     tag: ClassVar[str] = "credit"
     slot: Count
     seq: Count
     incarnation: Count
+    generation: Count = 0
+
+
+class Unmapped(Message):
+    """Batcher -> Boss, instead of beginning: the `memory` of your `Open` cannot be attached, for this `reason`."""
+
+    tag: ClassVar[str] = "unmapped"
+    memory: Text
+    reason: Text
 
 
 class Batch(Message):
@@ -260,6 +283,31 @@ class Batch(Message):
         if len(lengths) != 1 or not self.arrays:
             raise ValueError("ids, weights and arrays differ in length")
         return self
+
+
+Place = tuple[Text, Text, tuple[int, ...], int]
+
+
+class Filled(Message):
+    """Batcher -> Boss: a `Batch` that lies in slot `slot`, granted with `generation`.
+
+    `places` say of each of its arrays the name, dtype, shape and first byte in the slot; they are checked against the
+    slot before anything is read there.
+    """
+
+    tag: ClassVar[str] = "filled"
+    kind: Kind
+    seq: Count
+    incarnation: Count
+    slot: Count
+    generation: Count
+    version: Count
+    version_step: Count
+    passes: Count
+    cursor: Count
+    candidates: Count
+    last: bool
+    places: Annotated[tuple[Place, ...], Field(max_length=64)]
 
 
 class End(Message):
@@ -334,5 +382,5 @@ class Weights(Message):
 TAGS: dict[str, type[Message]] = {
     cls.tag: cls
     for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Beat, Record, Done, Failed,
-                Open, Credit, Batch, End, Features, Losses, Mark, Weights, Part)
+                Open, Credit, Unmapped, Batch, Filled, End, Features, Losses, Mark, Weights, Part)
 }  # fmt: skip

@@ -125,16 +125,16 @@ class Port:
             try:
                 message = self.codec.decode([frame.buffer for frame in frames])
             except Refused as refusal:
-                if not self.refused[refusal.kind]:
-                    log.warning(
-                        "%s: refused a frame (%s): %s; more of this kind are only counted",
-                        self.channel,
-                        refusal.kind,
-                        refusal,
-                    )
-                self.refused[refusal.kind] += 1
+                self.refuse(refusal)
                 continue
             yield sender, message
+
+    def refuse(self, refusal: Refused) -> None:
+        """Counts what was refused; the first of its kind is logged."""
+        if not self.refused[refusal.kind]:
+            text = "%s: refused a frame (%s): %s; more of this kind are only counted"
+            log.warning(text, self.channel, refusal.kind, str(refusal))
+        self.refused[refusal.kind] += 1
 
     def close(self) -> None:
         self.socket.close()

@@ -1,24 +1,27 @@
 """How the arrays of a batch get from the Batcher to the Boss.
 
 The Batcher collates straight into the arrays that `lend` returns, then sends the batch; the Boss receives batches whose
-arrays it may read until it returns the slot's credit. Everything else about batches is the same for every carrier.
+arrays it may read until it releases the batch. Everything else about batches is the same for every carrier.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 
-from proto.messages import Batch, Message
+from proto.messages import Batch, Credit, Message, Open
+from proto.slots import Layout
 from proto.sockets import Port
 from proto.types import Array
 
-Layout = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
-"""Name -> (shape, dtype) of each array of a batch."""
+__all__ = ["Carrier", "FrameCarrier", "Layout", "Outbound"]
 
 
-class Carrier(Protocol):
-    """One way to carry the arrays of a batch."""
+class Outbound(Protocol):
+    """The Batcher's end of one way to carry the arrays of a batch."""
+
+    @property
+    def bytes_sent(self) -> int: ...
 
     def lend(self, slot: int, layout: Layout) -> dict[str, Array]:
         """Arrays of `layout` to collate the batch of `slot` into."""
@@ -27,22 +30,43 @@ class Carrier(Protocol):
         """Sends `batch`, whose arrays were lent; False when the peer is away."""
 
     def receive(self) -> Iterator[Message]:
+        """The messages of the channel that have arrived."""
+
+
+class Carrier(Protocol):
+    """The Boss's end."""
+
+    def open(self, message: Open) -> None:
+        """Sends `message`, which has the Batcher begin."""
+
+    def receive(self) -> Iterator[Message]:
         """The batches, and other messages of the channel, that have arrived."""
+
+    def release(self, batch: Batch) -> None:
+        """The arrays of `batch` are not read any more: another batch may come in its place."""
 
 
 class FrameCarrier:
-    """Carries each array as one more frame of the message: works between any two hosts."""
+    """Carries each array as one more frame of the message: works between any two hosts. Serves as either end."""
 
     def __init__(self, port: Port) -> None:
         self.port = port
+        self.bytes_sent = 0
 
     def lend(self, slot: int, layout: Layout) -> dict[str, Array]:
         return {name: np.empty(shape, dtype) for name, (shape, dtype) in layout.items()}
 
     def send(self, batch: Batch, to: str) -> bool:
+        self.bytes_sent += sum(array.nbytes for array in batch.arrays.values())
         # Lent arrays are new for each batch and never written again, so ZeroMQ may send from them without a copy.
         return self.port.send(batch, to, copy=False)
 
     def receive(self) -> Iterator[Message]:
         for _, message in self.port.receive():
             yield message
+
+    def open(self, message: Open) -> None:
+        self.port.send(message)
+
+    def release(self, batch: Batch) -> None:
+        self.port.send(Credit(slot=batch.slot, seq=batch.seq, incarnation=batch.incarnation))

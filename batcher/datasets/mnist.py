@@ -1,16 +1,19 @@
-"""MNIST, read by torchvision."""
+"""MNIST, from the files as they are distributed."""
 
 import gzip
 import hashlib
+import math
 import os
 import shutil
 import zlib
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from batcher.datasets.arrays import ArraySplit
 from batcher.plugin import Data
 from proto.errors import ConfigError
+from proto.types import Array
 
 FILES = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 
@@ -22,35 +25,40 @@ def mnist(root: str, download: bool = False) -> Data:
     """
     if not root:
         raise ConfigError("data.root", root, "mnist needs the folder that holds MNIST/raw (or one to download to)")
-    # Imported here: torchvision takes seconds, and other data sets do not need it.
-    from torchvision.datasets import MNIST
-
     raw = Path(root) / "MNIST" / "raw"
     try:
-        if all((raw / name).is_file() for name in FILES):
-            folder, fetch = Path(root), False
-        elif all((raw / f"{name}.gz").is_file() for name in FILES):
-            folder, fetch = _unpacked(raw), False
-        elif download:
-            folder, fetch = Path(root), True
-        else:
-            problem = f"{raw} does not hold the four MNIST files; data.download=true fetches them"
-            raise ConfigError("data.root", root, problem)
-        train, test = (MNIST(folder, train=part, download=fetch) for part in (True, False))
+        if not any(all((raw / f"{name}{end}").is_file() for name in FILES) for end in ("", ".gz")):
+            if not download:
+                problem = f"{raw} does not hold the four MNIST files; data.download=true fetches them"
+                raise ConfigError("data.root", root, problem)
+            # Imported here, and only to fetch: torchvision takes seconds, and the Batcher needs no torch.
+            from torchvision.datasets import MNIST
+
+            MNIST(root, download=True)
+        folder = raw if all((raw / name).is_file() for name in FILES) else _unpacked(raw)
+        arrays = [_read(folder / name) for name in FILES]
     except ConfigError:
         raise
-    except (OSError, EOFError, RuntimeError, ValueError, AssertionError, zlib.error) as error:  # as torchvision does
+    except (OSError, EOFError, RuntimeError, ValueError, zlib.error) as error:  # as torchvision and gzip do
         raise ConfigError("data.root", root, f"MNIST cannot be read: {error}") from None
+    train, test = (ArraySplit(images[:, None], labels) for images, labels in (arrays[:2], arrays[2:]))
     names = [str(digit) for digit in range(10)]
-    return Data(_in_memory(train), _in_memory(test), class_names=names, mean=(0.1307,), std=(0.3081,))
+    return Data(train, test, class_names=names, mean=(0.1307,), std=(0.3081,))
 
 
-def _in_memory(split: Any) -> ArraySplit:
-    return ArraySplit(split.data.numpy()[:, None], split.targets.numpy())
+def _read(path: Path) -> Array:
+    """The array in an IDX file of unsigned bytes. Raises ValueError when it is none, or not whole."""
+    content = np.fromfile(path, np.uint8)
+    ndim = int(content[3]) if len(content) > 3 else 0
+    head = 4 + 4 * ndim
+    shape = tuple(content[4:head].view(">i4").tolist()) if len(content) >= head else ()
+    if content[:3].tolist() != [0, 0, 8] or len(shape) != ndim or math.prod(shape) != len(content) - head:
+        raise ValueError(f"{path.name} is no IDX file of bytes, or not whole")
+    return content[head:].reshape(shape)
 
 
 def _unpacked(raw: Path) -> Path:
-    """A cache folder of ours with the files of `raw` unpacked. Files that changed since are unpacked again."""
+    """The folder in a cache of ours with the files of `raw` unpacked. Files that changed since are unpacked again."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     marks = [str(raw.resolve()), *(str((raw / f"{name}.gz").stat().st_mtime_ns) for name in FILES)]
     folder = home / "autoassist" / f"mnist-{hashlib.sha256(' '.join(marks).encode()).hexdigest()[:12]}"
@@ -65,4 +73,4 @@ def _unpacked(raw: Path) -> Path:
                 partial.replace(target / name)
             finally:
                 partial.unlink(missing_ok=True)
-    return folder
+    return target

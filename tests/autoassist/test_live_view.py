@@ -35,6 +35,13 @@ def test_each_worker_is_described_by_its_own_numbers(workers):
     assert lines["assistant"] == "version 8, mean loss 0.5000, accuracy 0.750, AUC 0.625"
 
 
+def test_who_waits_for_whom_is_shown(workers):
+    workers["batcher"].values |= {"bytes_per_s": 12.5e6, "queue_depth": 2.75, "credit_wait_s": 31.4}
+    workers["boss"].values |= {"waited_s": 2.2}
+    assert describe("batcher", workers["batcher"], 3.0).endswith(", 12.5 MB/s, 2.8 under way, waited 31 s")
+    assert describe("boss", workers["boss"], 3.0).endswith(", waited 2 s")
+
+
 @pytest.mark.parametrize("phase", ["starting", "building", "ready", "done", "gone"])
 def test_a_worker_that_is_not_running_is_described_by_its_phase(phase, workers):
     workers["boss"].phase = phase

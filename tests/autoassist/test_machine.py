@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoassist.machine import BOSS_STOP_S, HELLO_S, STOP_S, Kill, Machine, Tell
+from autoassist.machine import BOSS_STOP_S, END_S, HELLO_S, STOP_S, Kill, Machine, Tell
 from proto.messages import ROLES, Beat, Done, Failed, Hello, Ready, Start, Stop, Welcome
 
 PIDS = {"batcher": 11, "boss": 12, "assistant": 13}
@@ -108,7 +108,8 @@ class TestEnd:
         m = running(data_spec)
         actions = say(m, "boss", done("boss", messages_sent=45, trained=data_spec.train_total))
         assert actions == [
-            Tell(role, Stop(reason="the budget is used up", messages=45)) for role in ("batcher", "assistant")
+            Tell(role, Stop(reason="the budget is used up", messages=45, patience_s=END_S / 2))
+            for role in ("batcher", "assistant")
         ]
         for role in ROLES:
             say(m, role, done(role))
@@ -177,7 +178,8 @@ class TestStop:
         m = running(data_spec)
         assert stops(m.signalled(SIGTERM, 2.0)) == {"boss"}
         assert say(m, "boss", done("boss", messages_sent=3)) == [
-            Tell(role, Stop(reason="stopped by SIGTERM", messages=3)) for role in ("batcher", "assistant")
+            Tell(role, Stop(reason="stopped by SIGTERM", messages=3, patience_s=STOP_S / 2))
+            for role in ("batcher", "assistant")
         ]
         assert (m.exit_code, m.reason) == (143, "stopped by SIGTERM")
 

@@ -1,0 +1,140 @@
+"""Items of a split into rows of arrays, one by one, with randomness that depends on the instance and its pass alone.
+
+Used by the Batcher itself and by its worker processes alike, so that who decodes an instance makes no difference.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from struct import pack, unpack
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proto.messages import Kind
+from proto.slots import Layout, Memory, starts
+from proto.types import Array, Int64s
+
+TOGETHER = 16
+"""Instances that are asked of `__getitems__` in one call, whoever asks: its randomness is seeded for all of them."""
+OUTSIDE = 2**63 - 1
+"""The pass of what belongs to none: evaluation splits, and samples looked at before training."""
+
+
+def seed_all(*numbers: int) -> None:
+    """Seeds the global generators of random, numpy and, where it is imported, torch from `numbers` in [0, 2**63)."""
+    low, high = unpack("<2Q", blake2b(pack(f"<{len(numbers)}Q", *numbers), digest_size=16).digest())
+    random.seed(low)
+    np.random.seed(high & 0xFFFFFFFF)  # noqa: NPY002 (it is what transforms draw from)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.manual_seed(low >> 1)
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Leaves the global generators as they were: in a serial run they are the trainer's as well."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    state = torch.get_rng_state() if torch is not None else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        if torch is not None and state is not None:
+            torch.set_rng_state(state)
+
+
+class Task(NamedTuple):
+    """Read instances `ids`, as `passes` see them, into `rows` of a batch of `n` of the split `kind`, in `area`."""
+
+    kind: Kind
+    area: int
+    n: int
+    rows: list[int]
+    ids: Int64s
+    passes: Int64s
+
+
+def shared_views(memory: Memory, area: int, processes: int, layout: Layout) -> dict[str, Array]:
+    """The arrays of `layout` in the memory that `processes` processes share: after the id each of them is reading."""
+    begins, _ = starts(layout, 8 * processes)
+    return {name: memory.view(area, begins[name], dtype.name, shape) for name, (shape, dtype) in layout.items()}
+
+
+class Decoder:
+    """Reads the items of a split."""
+
+    def __init__(self, split: Any, seed: int) -> None:
+        """`seed` is the run's."""
+        self._split, self._seed = split, seed
+        self._many: Callable[[list[int]], Sequence[Any]] | None = getattr(split, "__getitems__", None)
+
+    @property
+    def together(self) -> int:
+        """Instances that must be read in one call for the same bytes; 1: it does not matter."""
+        return TOGETHER if self._many is not None else 1
+
+    def decode(
+        self,
+        ids: Int64s,
+        passes: Int64s,
+        out: Mapping[str, Array],
+        rows: Sequence[int],
+        at: Callable[[int], None] = lambda index: None,
+    ) -> dict[int, str]:
+        """Writes instance `ids[k]`, as pass `passes[k]` sees it, into row `rows[k]` of "inputs" and "targets".
+
+        Returns what went wrong, by id, for those that could not be read; their rows are undefined. `at` is told each
+        id before it is read.
+        """
+        errors: dict[int, str] = {}
+        indices = ids.tolist()
+        for start in range(0, len(indices), self.together):
+            part = slice(start, start + self.together)
+            items = self._ask(indices[part], int(passes[start]), at)
+            for k, index in enumerate(indices[part], start):
+                try:
+                    if items is None:
+                        at(index)
+                        seed_all(self._seed, int(passes[k]), index)
+                        item = self._split[index]
+                    else:
+                        item = items[k - start]
+                    _place(item, out, rows[k])
+                except Exception as error:  # whatever the user's data set raises
+                    errors[index] = f"{type(error).__name__}: {error}"[:200]
+        return errors
+
+    def _ask(self, indices: list[int], passes: int, at: Callable[[int], None]) -> Sequence[Any] | None:
+        """The items of `indices` in one call, or None where that is not offered or raises: then they are asked singly,
+        which tells the bad one from the others."""
+        if self._many is None:
+            return None
+        at(indices[0])
+        seed_all(self._seed, passes, indices[0])
+        try:
+            items = self._many(indices)
+            return items if len(items) == len(indices) else None
+        except Exception:
+            return None
+
+
+def _place(item: Any, out: Mapping[str, Array], row: int) -> None:
+    inputs, label = item
+    array = plain(inputs)
+    target = out["inputs"][row]
+    if array.shape != target.shape:  # numpy would stretch it to fit
+        raise ValueError(f"its input has shape {list(array.shape)}, that of the first item {list(target.shape)}")
+    out["inputs"][row] = array
+    out["targets"][row] = label
+
+
+def plain(inputs: Any) -> Array:
+    """An input as an array of a dtype that travels: float32, or the integer type it has."""
+    array = np.asarray(inputs)
+    if array.dtype.kind == "f":
+        return array.astype(np.float32, copy=False)
+    return array.astype(np.int64, copy=False) if array.dtype.kind in "iub" and array.dtype != np.uint8 else array
