@@ -18,6 +18,7 @@ from proto.messages import (
     Hello,
     Message,
     Ready,
+    Release,
     Role,
     Start,
     Stop,
@@ -124,7 +125,7 @@ class Machine:
             case Done():
                 state.values, state.phase, state.last_words = message.values, "done", True
                 if self.stopping:
-                    return self._tell_rest() if role == "boss" else []
+                    return [*(self._tell_rest() if role == "boss" else []), *self._release()]
                 if role != "boss":
                     return self._fail(role, 1, f"{role} ended before the Boss", now)
                 if self.spec is None or message.values.get("trained") != self.spec.train_total:
@@ -144,7 +145,7 @@ class Machine:
         unexpected = state.phase != "done" and not self.stopping
         state.phase = "gone"
         if not unexpected:
-            return self._tell_rest() if role == "boss" and self.stopping else []
+            return [*(self._tell_rest() if role == "boss" and self.stopping else []), *self._release()]
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return self._fail(role, 2 if code == 2 else 1, f"{role} {how}", now)
 
@@ -192,6 +193,11 @@ class Machine:
         sent = self.workers["boss"].values.get("messages_sent", 0)
         stop = Stop(reason=self.reason, messages=sent if isinstance(sent, int) else 0, patience_s=self._patience_s)
         return [Tell(role, stop) for role in ROLES if self.workers[role].phase not in ("done", "gone")]
+
+    def _release(self) -> list[Action]:
+        """The Boss keeps its sockets as long as the Assistant may read from them."""
+        waits = self.workers["boss"].phase == "done" and self.workers["assistant"].phase in ("done", "gone")
+        return [Tell("boss", Release())] if waits else []
 
     def _stop_late_comer(self, role: Role) -> list[Action]:
         return [Tell(role, Stop(reason=self.reason))] if self.stopping else []

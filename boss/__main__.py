@@ -11,8 +11,9 @@ from proto.slots import slot_bytes
 
 LAST_REPORTS_S = 2.0
 """How long the Boss waits, once training is over, while no report leaves."""
-COMPLETE_LINGER_MS = 8000
-"""How long a Boss that has used up its budget waits for the Assistant to take them."""
+
+HOLD_S = 8.0
+"""How long a Boss that has used up its budget keeps its sockets for an Assistant that still reads."""
 
 
 def body(worker: Worker) -> None:
@@ -36,8 +37,7 @@ def body(worker: Worker) -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)
     spec = worker.expect(DataSpec)
     trainer, account = Trainer(worker.run, config, spec), Account()
-    losses = worker.port("losses")
-    outlet = LossOutlet(worker.sender(losses), config.loss_queue, prompt=worker.run.deterministic)
+    outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue, prompt=worker.run.deterministic)
     if worker.info.resume:
         checkpoint.load(worker.run_dir, worker.info.resume, trainer, account, outlet)
     batches = worker.port("batches")
@@ -79,8 +79,9 @@ def body(worker: Worker) -> None:
         if stream.complete and outlet.sent > sent:  # the Assistant is slow, not away
             sent, deadline = outlet.sent, time.monotonic() + LAST_REPORTS_S
         time.sleep(0.005)
+    # A peer that closes while the other end is full takes with it what is under way.
+    worker.hold_s = HOLD_S if stream.complete else LAST_REPORTS_S
     if stream.complete:
-        losses.socket.linger = COMPLETE_LINGER_MS
         checkpoint.save_weights(trainer.evaluated.state_dict(), worker.run_dir / "model.safetensors")
 
 

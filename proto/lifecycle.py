@@ -23,7 +23,7 @@ import zmq
 from proto.codec import Codec
 from proto.config import RunConfig, RunInfo, Section, read_toml
 from proto.errors import ConfigError
-from proto.messages import Beat, Done, Failed, Hello, Message, Record, Role, Start, Stop, Value, Welcome
+from proto.messages import Beat, Done, Failed, Hello, Message, Record, Release, Role, Start, Stop, Value, Welcome
 from proto.sockets import ALIVE, Port, check_socket_dir, has_writer
 
 log = logging.getLogger(__name__)
@@ -72,6 +72,8 @@ class Worker:
         """How many messages the Boss has sent to the Assistant, and how long the last of them may take to arrive."""
         self.cpu_elsewhere: Callable[[], float] = lambda: 0.0
         """CPU seconds of the processes that this worker has started; its body sets it."""
+        self.hold_s = 0.0
+        """How long to keep the sockets after the last words, unless the supervisor says `Release` before."""
         self.orphaned = False
         """True once the supervisor is dead: nothing that needs it is worth beginning."""
         self._stop: str | None = None
@@ -204,6 +206,14 @@ class Worker:
         cpu_s = time.process_time() + self.cpu_elsewhere()
         return {**self.metrics(), **refused, "cpu_s": cpu_s, "status_dropped": self._beats_dropped}
 
+    def hold(self) -> None:
+        """Keeps the sockets open until the supervisor says `Release`, at most `hold_s` seconds."""
+        deadline = time.monotonic() + self.hold_s
+        while not self.orphaned and time.monotonic() < deadline:
+            if any(isinstance(message, Release) for _, message in self._control.receive()):
+                return
+            self._control.socket.poll(WAIT_MS)
+
     def close(self) -> None:
         """Closes every socket; ends within the longest linger of the channel table."""
         for thing in (*self._owned, *self._ports):
@@ -250,6 +260,7 @@ def run_worker(role: Role, body: Callable[[Worker], None]) -> int:
         body(worker)
         worker.last_words(worker.done())
         log.info("done")
+        worker.hold()
     except Stopped as stopped:
         worker.last_words(worker.done())
         log.info("stopped before the start: %s", stopped)

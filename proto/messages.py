@@ -152,6 +152,12 @@ class Stop(Message):
     patience_s: Annotated[float, Field(ge=0, le=60)] = 0.0
 
 
+class Release(Message):
+    """Supervisor -> Boss, after its last words: nobody reads from you any more, close your sockets."""
+
+    tag: ClassVar[str] = "release"
+
+
 class Part(Message):
     """Worker -> supervisor: my part of checkpoint `name` is on disk; `files` are its files' names and sha256, `plain`
     what the manifest keeps of it."""
@@ -381,6 +387,6 @@ class Weights(Message):
 
 TAGS: dict[str, type[Message]] = {
     cls.tag: cls
-    for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Beat, Record, Done, Failed,
+    for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Release, Beat, Record, Done, Failed,
                 Open, Credit, Unmapped, Batch, Filled, End, Features, Losses, Mark, Weights, Part)
 }  # fmt: skip
