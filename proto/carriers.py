@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from proto.errors import Refused
-from proto.messages import NAMES, Batch, Credit, Filled, Message, Open, Unmapped
+from proto.fields import NAMES
+from proto.messages import Batch, Credit, Filled, Message, Open, Unmapped
 from proto.slots import Layout, Memory, starts
 from proto.sockets import Port
 from proto.types import Array

@@ -15,7 +15,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from proto.errors import Refused
-from proto.messages import DTYPES, NAMES, PROTOCOL, TAGS, Message
+from proto.fields import DTYPES, NAMES
+from proto.messages import PROTOCOL, TAGS, Message
 from proto.types import Array
 
 MAX_HEADER = 4 << 20

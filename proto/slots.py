@@ -17,7 +17,8 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from proto.errors import Refused
-from proto.messages import DTYPES, DataSpec
+from proto.fields import DTYPES
+from proto.messages import DataSpec
 from proto.types import Array
 
 Layout = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]

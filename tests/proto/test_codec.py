@@ -8,9 +8,9 @@ from toys import BIG_IDS, batch, features, losses, spec, weights
 
 from proto.codec import MAX_ARRAYS, MAX_HEADER, Codec
 from proto.errors import Refused
+from proto.fields import DTYPES
 from proto.ledger import FIELDS
 from proto.messages import (
-    DTYPES,
     PROTOCOL,
     TAGS,
     Batch,
