@@ -8,7 +8,8 @@ from batcher.core import BatcherCore
 from batcher.flow import Flow
 from batcher.inlet import Inlet
 from batcher.outlet import Outlet
-from batcher.plugin import Source, load
+from batcher.plugin import load
+from batcher.source import Source
 from batcher.workers import Pool
 from proto.carriers import SlotSender
 from proto.lifecycle import Worker, run_worker

@@ -10,8 +10,9 @@ import numpy as np
 from batcher.config import POLICIES, BatcherConfig, PolicyConfig
 from batcher.features import FeatureStore
 from batcher.generator import Generator, Plan, Position, batch_sizes
-from batcher.plugin import Data, Finish, Source, Split
+from batcher.plugin import Data, Split
 from batcher.selector import Selector
+from batcher.source import Finish, Source
 from proto.config import RunConfig
 from proto.errors import ConfigError
 from proto.messages import Batch, DataSpec, End, Features, Kind, Open, Value, Weights

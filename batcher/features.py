@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from batcher.plugin import Source
+from batcher.source import Source
 from proto.types import Array, Bools, Float32s, Int64s
 
 LARGEST = float(np.finfo(np.float16).max)

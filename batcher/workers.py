@@ -22,7 +22,7 @@ import numpy as np
 
 from batcher.config import DataConfig
 from batcher.decode import Task, shared_views
-from batcher.plugin import Finish, Source
+from batcher.source import Finish, Source
 from proto.messages import Kind
 from proto.slots import Memory, starts
 from proto.types import Array, Int64s

@@ -9,7 +9,8 @@ import pytest
 from batcher.config import DATASETS, POLICIES, DataConfig
 from batcher.datasets.arrays import ArraySplit
 from batcher.datasets.mnist import FILES
-from batcher.plugin import Source, load
+from batcher.plugin import load
+from batcher.source import Source
 from proto.errors import ConfigError
 from proto.resolver import resolve
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from batcher.datasets.arrays import ArraySplit
 from batcher.features import FeatureStore, pool
-from batcher.plugin import Source
+from batcher.source import Source
 
 RNG = np.random.default_rng(0)
 

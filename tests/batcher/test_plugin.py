@@ -8,7 +8,8 @@ from torch.utils.data import TensorDataset
 
 from batcher.config import DataConfig
 from batcher.datasets.arrays import ArraySplit
-from batcher.plugin import Source, Subset, load
+from batcher.plugin import Subset, load
+from batcher.source import Source
 from proto.errors import ConfigError
 
 PLUGIN = """

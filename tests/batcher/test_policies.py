@@ -3,8 +3,8 @@ import pytest
 from toys import numbered
 
 from batcher.features import FeatureStore
-from batcher.plugin import Source
 from batcher.policies import AutoAssist, Candidates, Progress, Uniform
+from batcher.source import Source
 from proto.ledger import Ledger
 from proto.types import Float32s
 

@@ -6,9 +6,9 @@ import pytest
 from toys import numbered, weights
 
 from batcher.features import FeatureStore
-from batcher.plugin import Source
 from batcher.policies import AutoAssist
 from batcher.selector import Selector
+from batcher.source import Source
 from proto import scorer
 from proto.ledger import Ledger
 from proto.messages import Weights

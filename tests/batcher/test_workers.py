@@ -16,7 +16,8 @@ import pytest
 from batcher.config import BatcherConfig, DataConfig, PolicyConfig
 from batcher.core import BatcherCore
 from batcher.decode import Decoder, kept_random_state, seed_all
-from batcher.plugin import Source, load
+from batcher.plugin import load
+from batcher.source import Source
 from batcher.workers import Pool
 from proto.config import RunConfig
 from proto.messages import End, Open
@@ -210,7 +211,8 @@ def test_the_seconds_of_the_processes_are_counted(make_core):
 PARENT = """
 import sys, time
 from batcher.config import DataConfig
-from batcher.plugin import Source, load
+from batcher.plugin import load
+from batcher.source import Source
 from batcher.workers import Pool
 data = DataConfig(name="decoded_items:data")
 pool = Pool(data, 0, {"train": Source(load(data).train, "toy")}, 8, 2)
