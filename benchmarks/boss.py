@@ -44,9 +44,9 @@ def make_batches(size: int, seed: int) -> list[Batch]:
     draw = np.random.default_rng(seed)
     return [
         Batch(
-            kind="train", seq=seq, incarnation=0, slot=0, ids=np.arange(size), weights=np.ones(size, np.float32),
-            version=0, version_step=0, passes=0, cursor=size, candidates=size, dropped=np.zeros(11, np.int64),
-            last=False, arrays={
+            kind="train", seq=seq, incarnation=0, slot=0, ids=np.arange(size), passes_of=np.zeros(size, np.int64),
+            weights=np.ones(size, np.float32), version=0, version_step=0, passes=0, cursor=size, candidates=size,
+            dropped=np.zeros(11, np.int64), last=False, arrays={
                 "inputs": draw.integers(0, 256, (size, 1, 28, 28), dtype=np.uint8),
                 "targets": draw.integers(0, 10, size),
             },

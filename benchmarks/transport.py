@@ -114,7 +114,7 @@ def produce(name: str, row_bytes: int, folder: Path) -> None:
     poller.register(sys.stdin.fileno(), zmq.POLLIN)
     layout = layout_of(row_bytes)
     batches, seq, free = index_batches(len(split), SEED), 0, list[int]()
-    weights, nobody = np.ones(ROWS, np.float32), np.zeros(1, np.int64)
+    weights, passes_of, nobody = np.ones(ROWS, np.float32), np.zeros(ROWS, np.int64), np.zeros(1, np.int64)
     while True:
         for message in carrier.receive():
             match message:
@@ -130,8 +130,8 @@ def produce(name: str, row_bytes: int, folder: Path) -> None:
         arrays = carrier.lend(slot, layout)
         split.fill(ids, arrays)
         batch = Batch(
-            kind="train", seq=seq, incarnation=0, slot=slot, ids=ids, weights=weights, version=0, version_step=0,
-            passes=0, cursor=seq, candidates=ROWS, dropped=nobody, last=False, arrays=arrays,
+            kind="train", seq=seq, incarnation=0, slot=slot, ids=ids, passes_of=passes_of, weights=weights, version=0,
+            version_step=0, passes=0, cursor=seq, candidates=ROWS, dropped=nobody, last=False, arrays=arrays,
         )  # fmt: skip
         carrier.send(batch, "boss")
         seq += 1

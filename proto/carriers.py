@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 SAID = tuple(name for name in Filled.model_fields if name in Batch.model_fields)
 """What a descriptor says as the batch would; the rest lies in the slot."""
-BESIDE = ("ids", "weights", "dropped")
+BESIDE = ("ids", "passes_of", "weights", "dropped")
 PROC_BACK = "run Boss and Batcher as one user in one PID namespace, with /proc mounted without hidepid"
 SHM_BACK = "or make /dev/shm larger (docker run --shm-size=1g)"
 
