@@ -15,11 +15,11 @@ import numpy as np
 from torch import nn
 
 
-class Blobs:
+class Blobs:  # images of 2x4 pixels
     def __init__(self, size):
         rng = np.random.default_rng(size)
         self.targets = rng.integers(0, 4, size)
-        self.inputs = (rng.normal(size=(size, 8)) + 2 * np.eye(8)[self.targets]).astype(np.float32)
+        self.inputs = (rng.normal(size=(size, 8)) + 2 * np.eye(8)[self.targets]).astype(np.float32).reshape(-1, 1, 2, 4)
 
     def __len__(self):
         return len(self.targets)
@@ -36,7 +36,8 @@ class Mortal(nn.Module):
     # Kills its process in the training batch that DIES_AT names, counted from when the process was started.
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.Dropout(0.2), nn.ReLU(), nn.Linear(32, 4))
+        block = nn.Linear(8, 32), nn.BatchNorm1d(32), nn.Dropout(0.2), nn.ReLU()
+        self.layers = nn.Sequential(nn.Flatten(), *block, nn.Linear(32, 4))
         self.left = int(os.environ.get("DIES_AT", 0))
 
     def forward(self, inputs):
@@ -55,6 +56,7 @@ def model(spec):
 WORDS = (
     "data.name=./net.py:data", "boss.model=./net.py:model", "run.budget=4", "batcher.batch_size=32", "boss.threads=1",
     "boss.checkpoint_every=0.1", "boss.eval_every=1", "boss.ema=0.9", "run.deterministic=true", "policy.gamma=0.3",
+    "boss.flip=true", "boss.cutout=1",
 )  # fmt: skip
 COUNTED = ("boss_instances", "optimizer_steps", "candidates", "dropped_per_class", "reports_sent", "test_accuracy")
 
