@@ -2,6 +2,7 @@
 
 import sys
 import time
+from functools import partial
 
 from boss.config import BossConfig
 from proto.carriers import SlotReceiver
@@ -42,7 +43,8 @@ def body(worker: Worker) -> None:
         checkpoint.load(worker.run_dir, worker.info.resume, trainer, account, outlet)
     batches = worker.port("batches")
     pinned = config.pin_memory and trainer.device.type == "cuda"
-    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pin if pinned else None)
+    pins = partial(pin, warn=worker.warn) if pinned else None
+    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pins, worker.warn)
     worker.owns(carrier)
     if pinned:
         lane, staged = CudaLane(trainer.device), trainer.prepare.copier

@@ -31,9 +31,17 @@ Undo = Callable[[], None]
 class SlotReceiver:
     """The Boss's end. Owns `count` slots of `size` bytes; falls back to a file, then to frames, and says so once."""
 
-    def __init__(self, port: Port, count: int, size: int, pin: Callable[[Memory], Undo | None] | None = None) -> None:
-        """`pin` is given the memory before it is used, and returns what undoes that, or None where it cannot."""
-        self.port, self.count, self.size, self._pin = port, count, size, pin
+    def __init__(
+        self,
+        port: Port,
+        count: int,
+        size: int,
+        pin: Callable[[Memory], Undo | None] | None = None,
+        warn: Callable[[str], None] = log.warning,
+    ) -> None:
+        """`pin` is given the memory before it is used, and returns what undoes that, or None where it cannot; `warn`
+        what the user should see."""
+        self.port, self.count, self.size, self._pin, self._warn = port, count, size, pin, warn
         self._tried: list[str] = []
         self._unpin: Undo | None = None
         self._opened: Open | None = None
@@ -108,7 +116,7 @@ class SlotReceiver:
         if self._tried:  # said now that it is known how batches do travel: one line, whatever was tried
             back = f"{PROC_BACK}; {SHM_BACK}" if self.memory is None else PROC_BACK
             what = "frames, which costs copies" if self.memory is None else f"the file {self.memory.path}, as fast"
-            log.warning("batches travel as %s. Tried: %s. To get it back: %s", what, "; ".join(self._tried), back)
+            self._warn(f"batches travel as {what}. Tried: {'; '.join(self._tried)}. To get it back: {back}")
             self._tried.clear()
 
     def _batch(self, message: Filled) -> Batch:
