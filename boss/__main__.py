@@ -23,7 +23,7 @@ def body(worker: Worker) -> None:
     # Torch takes seconds to import: after HELLO, so that the supervisor knows that we are there.
     import torch
 
-    from boss import checkpoint
+    from boss import allocator, checkpoint
     from boss.account import Account
     from boss.clock import Clocked
     from boss.copier import CudaLane
@@ -36,6 +36,7 @@ def body(worker: Worker) -> None:
         torch.set_num_threads(config.threads)
     if worker.run.deterministic:
         torch.use_deterministic_algorithms(True, warn_only=True)
+    allocator.keep_freed_memory()
     spec = worker.expect(DataSpec)
     trainer, account = Trainer(worker.run, config, spec), Account()
     outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue, prompt=worker.run.deterministic)
