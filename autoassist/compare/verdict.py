@@ -76,10 +76,10 @@ def needed(
 
     `accuracies` [K][S] are the baseline's at the rising `budgets` [K], `goal` [S] is the accuracy of another arm, with
     the same seeds. Where more budget has given less accuracy both are replaced by their mean (isotonic regression).
-    Between two budgets the error falls as a power of the budget (log error linear in log budget), or as a constant plus
-    one over the budget: learning curves lie between the two. The value takes the middle; the interval holds every budget
-    at which the paired t-test does not tell the two arms apart under one of them. The value is None where the budgets do
-    not bracket the mean of `goal`.
+    Between two budgets the error falls as a power of the budget (log error linear in log budget), or as a constant
+    plus one over the budget: learning curves lie between the two. The value takes the middle; the interval holds every
+    budget at which the paired t-test does not tell the two arms apart under one of them. The value is None where the
+    budgets do not bracket the mean of `goal`.
     """
     curve, target = _isotonic(np.asarray(accuracies, float)), np.asarray(goal, float)
     means, middle = curve.mean(axis=1), float(target.mean())
