@@ -61,7 +61,7 @@ class Report:
 
 @contextmanager
 def picture(path: Path, size: tuple[float, float], title: str, columns: int = 1) -> Iterator[list[Any]]:
-    """The axes to draw on, one a column; saved to `path` in the end."""
+    """The axes to draw on, one a column; saved to `path` in the end, with one legend for all below them."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -73,6 +73,9 @@ def picture(path: Path, size: tuple[float, float], title: str, columns: int = 1)
     try:
         yield figure.axes
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        if handles:
+            figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
         figure.savefig(path, dpi=130)
     finally:
         pyplot.close(figure)

@@ -48,7 +48,6 @@ def accuracy(results: Results, path: Path, target: float | None) -> None:
             _plain_ticks(axes, results, timed)
             axes.set_xlabel("first to last step, s" if timed else "Boss epochs")
         panels[0].set_ylabel("test accuracy, %")
-        panels[0].legend(frameon=False, loc="lower right")
 
 
 def _line(axes: Any, results: Results, name: str, colour: str, timed: bool) -> None:
@@ -89,13 +88,12 @@ def kept(results: Results, pace: Pace, path: Path) -> None:
             shares = np.array([_shares(records, at) for records in pace[arm]])
             middle = (at[1:] + at[:-1]) / 2
             style = "--" if name == BASELINE else "-"
-            axes.plot(middle, shares.mean(axis=0), style, color=colour, label=f"{name}, {arm.budget:g} Boss epochs")
+            axes.plot(middle, shares.mean(axis=0), style, color=colour, label=arm.label)
             axes.fill_between(middle, shares.min(axis=0), shares.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         axes.set_ylim(0, 1.05)
         axes.set_xlim(left=0)
         axes.set_xlabel("Boss epochs")
         axes.set_ylabel("kept fraction")
-        axes.legend(frameon=False, loc="lower left")
 
 
 def _shares(records: Sequence[Mapping[str, Any]], at: Any) -> Any:
@@ -113,22 +111,18 @@ def classes(results: Results, path: Path) -> None:
         paint = colours(results)
         for k, arm in enumerate(arms):
             shares = np.array([np.nan if one is None else one for one in kept_per_class(results.runs[arm])])
-            label = f"{arm.name}, {arm.budget:g} Boss epochs"
             if len(shares) > NAMED:
-                axes.plot(np.sort(shares)[::-1], color=paint[arm.name], label=label)
+                axes.plot(np.sort(shares)[::-1], color=paint[arm.name], label=arm.label)
                 continue
             width = 0.8 / len(arms)
-            axes.bar(
-                np.arange(len(shares)) - 0.4 + width * (k + 0.5), shares, width, color=paint[arm.name], label=label
-            )
+            at = np.arange(len(shares)) - 0.4 + width * (k + 0.5)
+            axes.bar(at, shares, width, color=paint[arm.name], label=arm.label)
             axes.set_xticks(range(len(shares)))
         axes.axhline(1, color=GREY, linestyle="--", linewidth=1)
-        axes.set_ylim(0, 1.25)
+        axes.set_ylim(0, 1.05)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
         axes.set_xlabel("class")
         axes.set_ylabel("kept fraction")
-        if arms:
-            axes.legend(frameon=False, loc="upper left", ncols=min(len(arms), 3))
 
 
 def _title(results: Results) -> str:

@@ -1,10 +1,11 @@
 """The report of a comparison."""
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autoassist.compare.arms import BASELINE, PLAIN, Words, grid_of
+from autoassist.compare.arms import BASELINE, PLAIN, Words
 from autoassist.compare.plan import Plan
 from autoassist.compare.results import Results
 from autoassist.report import Grid, Report
@@ -39,7 +40,7 @@ def figures(results: Results, target: float | None) -> dict[str, Any]:
 def report(results: Results, found: Mapping[str, Any], facts: Mapping[str, Any]) -> Report:
     """The report on `found`, the figures of `results`."""
     rows = found["arms"]
-    tables = [_accuracy(rows), _cost(rows, results.timed)]
+    tables = [_accuracy(rows), _cost(rows, results.timed), _cpu(rows)]
     if "target" in found:
         tables.append(_target(found["target"]))
     title = f"{facts['model']} on {facts['data']}, {len(facts['seeds'])} seeds, {facts['device']}"
@@ -71,7 +72,7 @@ def _accuracy(rows: Sequence[Mapping[str, Any]]) -> Grid:
                 ", ".join(word.partition(".")[2] for word in row["tuned"]) or "-",
                 span(row["accuracy"], ".2f", 100),
                 span(row["minus_uniform"], "+.2f", 100) if "minus_uniform" in row else "-",
-                span(row["ratio_boss_epochs"], ".2f") if "ratio_boss_epochs" in row else "-",
+                _ratio(row, "ratio_boss_epochs"),
                 f"{row['verdict']}{f': {why}' if (why := row['why']) else ''}" if "verdict" in row else "-",
                 _number(row["macro_f1"], ".4f"),
                 _number(row["worst_class_accuracy"], ".2f", 100),
@@ -82,31 +83,37 @@ def _accuracy(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _cost(rows: Sequence[Mapping[str, Any]], timed: bool) -> Grid:
-    heads = ["arm @ Boss epochs", "optimizer steps", "first to last step, s", "seconds / uniform's"]
-    plain = any("ratio_wall_clock_dataloader" in row for row in rows)
-    heads += ["seconds / dataloader's"] * plain
-    heads += ["CPU seconds", "kept fraction", "kept, least to most kept class"]
-    lines = []
-    for row in rows:
-        seconds = row["train_s"]
-        kept = [share for share in row["kept_per_class"] if share is not None]
-        line = [
-            row["arm"],
-            _number(row["optimizer_steps"], ",.0f"),
-            f"{sum(seconds) / len(seconds):.1f}" if timed and seconds else UNKNOWN,
-            span(row["ratio_wall_clock"], ".2f") if "ratio_wall_clock" in row else "-",
-        ]
-        if plain:
-            other = row.get("ratio_wall_clock_dataloader")
-            line.append("-" if other is None else span(other, ".2f"))
-        spent = {key.removeprefix("cpu_s_"): value for key, value in row.items() if key.startswith("cpu_s_")}
-        line += [
-            ", ".join(f"{who} {value:.1f}" for who, value in spent.items() if value is not None) or UNKNOWN,
-            _number(row["kept_fraction"], ".2f"),
-            f"{min(kept):.2f} to {max(kept):.2f}" if kept else UNKNOWN,
-        ]
-        lines.append(line)
-    return Grid(heads, lines)
+    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "arm @ Boss epochs": lambda row: str(row["arm"]),
+        "optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f"),
+        "kept fraction": lambda row: _number(row["kept_fraction"], ".2f"),
+        "least to most kept class": _kept,
+    }
+    if timed:
+        columns["first to last step, s"] = lambda row: f"{statistics.mean(row['train_s']):.1f}"
+        columns["seconds / uniform's"] = lambda row: _ratio(row, "ratio_wall_clock")
+        if any("ratio_wall_clock_dataloader" in row for row in rows):
+            columns["seconds / dataloader's"] = lambda row: _ratio(row, "ratio_wall_clock_dataloader")
+    return Grid(list(columns), [[cell(row) for cell in columns.values()] for row in rows])
+
+
+def _cpu(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """CPU seconds of each process; of serial runs, the one there is."""
+    keys = [key for key in dict.fromkeys(key for row in rows for key in row) if key.startswith("cpu_s_")]
+    keys = [key for key in keys if any(row.get(key) is not None for row in rows)]
+    heads = ["CPU seconds", *(key.removeprefix("cpu_s_") for key in keys)]
+    return Grid(
+        heads, [[row["arm"], *(_number(row[key], ".1f") if key in row else "-" for key in keys)] for row in rows]
+    )
+
+
+def _ratio(row: Mapping[str, Any], key: str) -> str:
+    return span(row[key], ".2f") if key in row else "-"
+
+
+def _kept(row: Mapping[str, Any]) -> str:
+    kept = [share for share in row["kept_per_class"] if share is not None]
+    return f"{min(kept):.2f} to {max(kept):.2f}" if kept else UNKNOWN
 
 
 def _target(target: Mapping[str, Any]) -> Grid:
@@ -142,7 +149,7 @@ def _notes(results: Results) -> list[str]:
     else:
         notes.append("Nothing was tuned: what suits one arm may not suit another.")
     if not results.timed:
-        notes.append("Serial runs: everything in one process, so wall-clock and CPU seconds of each are not measured.")
+        notes.append("Serial runs, all in one process: wall-clock, and CPU seconds of each process, are not measured.")
     if plan.arms_called(PLAIN):
         form = plan.launches[PLAIN][0]
         notes.append(f"dataloader: a plain PyTorch loop, {form}, the fastest of those that were tried.")
@@ -150,24 +157,20 @@ def _notes(results: Results) -> list[str]:
 
 
 def _edges(results: Results) -> list[str]:
-    """Arms whose choice is at the end of its grid: a wider one might suit them better."""
+    """Which choices are at the end of their grid, where a wider one might suit the arm better."""
     axes: dict[str, list[str]] = {}
     for words in results.plan.grid:
         for word in words:
             key, _, value = word.partition("=")
-            axes.setdefault(key, [])
-            if value not in axes[key]:
-                axes[key].append(value)
-    notes = []
+            axes.setdefault(key, []).append(value)
+    edges = []
     for arm, words in results.chosen.items():
-        if len(grid_of(arm, results.plan.grid)) < 2:
-            continue
         for word in words:
             key, _, value = word.partition("=")
-            values = sorted(axes[key], key=_as_number)
-            if len(values) > 1 and value in (values[0], values[-1]):
-                notes.append(f"{arm.label}: {word} is at the edge of its grid.")
-    return notes
+            values = sorted(set(axes[key]), key=_as_number)
+            if len(values) > 2 and value in (values[0], values[-1]):
+                edges.append(f"{arm.label} {word}")
+    return [f"At the edge of their grid: {', '.join(edges)}."] if edges else []
 
 
 def _as_number(text: str) -> float:
