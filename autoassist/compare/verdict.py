@@ -85,19 +85,21 @@ def needed(
     means, middle = curve.mean(axis=1), float(target.mean())
     xs, values, straighter = _walk(np.asarray(budgets, float), curve, means)
     one, other = (target - values).mean(axis=1), (target - straighter).mean(axis=1)
-    value = None
-    if means[0] - 1e-12 <= middle <= means[-1] + 1e-12:
-        value = float(xs[int(np.argmin(np.abs(one + other)))])
+    nearest = int(np.argmin(np.abs(one + other)))
+    bracketed = bool(means[0] - 1e-12 <= middle <= means[-1] + 1e-12)
+    value = float(xs[nearest]) if bracketed else None
     if len(target) == 1:
         return Estimate(value, None, None)
     error = (target - values).std(axis=1, ddof=1) / math.sqrt(len(target))
     # Nothing is told apart where the two rules disagree on which is the better one.
     apart = np.where(one * other < 0, 0, np.minimum(np.abs(one), np.abs(other)))
     held = apart <= _quantile(len(target), confidence) * error + 1e-12
-    inside = [*xs[held].tolist(), *([] if value is None else [value])]
+    inside = np.flatnonzero(held).tolist() + [nearest] * bracketed
     if not inside:
         return NOTHING
-    return Estimate(value, min(inside), max(inside), bool(held[0]), bool(held[-1]))
+    # To the next points outside: the ends lie between two.
+    low, high = max(min(inside) - 1, 0), min(max(inside) + 1, len(xs) - 1)
+    return Estimate(value, float(xs[low]), float(xs[high]), bool(held[0]), bool(held[-1]))
 
 
 def judge(
