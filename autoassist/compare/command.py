@@ -1,7 +1,8 @@
 """`autoassist compare`: makes the runs of a plan, and writes what came of them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,14 @@ FAILED = 1
 """Exit code of a run in which a worker failed."""
 
 
+@dataclass(frozen=True)
+class Made:
+    """The runs of a comparison. `lines(arm, event)` are those of metrics.jsonl, of each run of an arm."""
+
+    results: Results
+    lines: Callable[[Arm, str], list[list[dict[str, Any]]]]
+
+
 def compare(plan: Plan, target: float | None, console: Console, against_plain: bool = False) -> int:
     """Makes what is missing of the plan's runs and writes compare.json, compare.md and the plots; the exit code.
 
@@ -25,20 +34,26 @@ def compare(plan: Plan, target: float | None, console: Console, against_plain: b
     """
     folder = folder_of(plan.settings)
     try:
-        results, pace = run(plan, folder, console, against_plain)
+        made = run(plan, folder, console, against_plain)
     except Stopped as stopped:
         console.print("the same command goes on from here", highlight=False)
         return stopped.code
+    write(made, folder, target, console)
+    return 0
+
+
+def write(made: Made, folder: Path, target: float | None, console: Console) -> None:
+    """Writes tables and plots of what was made into `folder`, and shows the tables."""
     from autoassist.compare import plots
 
+    results = made.results
     device = results.runs[results.plan.arms[0]][0]["device"]
     found, facts = figures(results, target), facts_of(results.plan, device)
     written = report(results, found, facts)
     written.write(folder, "compare", found)
-    plots.draw(results, pace, folder, target)
+    plots.draw(results, made.lines, folder, target)
     written.show(console)
     console.print(f"tables and plots: {folder}", highlight=False, soft_wrap=True)
-    return 0
 
 
 def folder_of(settings: Settings) -> Path:
@@ -57,11 +72,7 @@ def tune_fraction(settings: Settings) -> float:
     return VAL_FRACTION
 
 
-Pace = Mapping[Arm, Sequence[Sequence[Mapping[str, Any]]]]
-"""Of each arm and seed, the lines of metrics.jsonl that say where it stood on its way."""
-
-
-def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False) -> tuple[Results, Pace]:
+def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False) -> Made:
     """Makes what is missing of the plan's runs: tuning, then those that count. Raises Stopped, ConfigError."""
     plan.check()
     with Sweep.open(folder, console) as sweep:
@@ -78,11 +89,16 @@ def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False)
             soft_wrap=True,
         )
         chosen = best(tuned, sweep.make)
-        made: dict[Arm, list[tuple[Run, Summary]]] = {arm: [] for arm in plan.arms}
+        made: dict[Arm, list[Run]] = {arm: [] for arm in plan.arms}
         for arm, one in plan.final(chosen):
-            made[arm].append((one, sweep.make(one)))
-        pace = {arm: [sweep.metrics(one, "progress") for one, _ in runs] for arm, runs in made.items()}
-        return Results(plan, chosen, {arm: [summary for _, summary in runs] for arm, runs in made.items()}), pace
+            sweep.make(one)
+            made[arm].append(one)
+        runs = {arm: [sweep.make(one) for one in ones] for arm, ones in made.items()}
+
+        def lines(arm: Arm, event: str) -> list[list[dict[str, Any]]]:
+            return [sweep.metrics(one, event) for one in made[arm]]
+
+        return Made(Results(plan, chosen, runs), lines)
 
 
 def best(tuned: Sequence[tuple[Arm, Words, Run]], make: Callable[[Run], Summary]) -> dict[Arm, Words]:

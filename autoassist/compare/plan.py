@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from autoassist import launch as launching
 from autoassist.compare.arms import Arm, Words, grid_of
@@ -27,6 +28,8 @@ class Plan:
     tune_seeds: int = 1
     tune_val_fraction: float = VAL_FRACTION
     """`data.val_fraction` of the tuning runs."""
+    test: Literal["end", "always"] = "end"
+    """When the runs that count evaluate the test split. "always" draws a curve, and must steer nothing."""
     launches: Mapping[str, tuple[str, Launch]] = field(default_factory=dict)
     """Kind and launcher of those arms, by name, that are not a run of the service."""
 
@@ -62,7 +65,7 @@ class Plan:
         for k, seed in enumerate(self.final_seeds):
             turn = k % len(self.arms)
             for arm in [*self.arms[turn:], *self.arms[:turn]]:
-                words = (*chosen.get(arm, ()), 'data.test="end"')
+                words = (*chosen.get(arm, ()), f'data.test="{self.test}"')
                 runs.append((arm, self._run(arm, f"{arm.label}-{seed}", words, seed)))
         return runs
 

@@ -1,6 +1,6 @@
 """The pictures of a comparison, as large as a README shows them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ BINS = 40
 NAMED = 20
 """Classes that still can be told apart as bars."""
 
-Pace = Mapping[Arm, Sequence[Sequence[Mapping[str, Any]]]]
+Lines = Callable[[Arm, str], Sequence[Sequence[Mapping[str, Any]]]]
 
 
-def draw(results: Results, pace: Pace, folder: Path, target: float | None) -> None:
+def draw(results: Results, lines: Lines, folder: Path, target: float | None) -> None:
     """accuracy.png, kept.png and classes.png in `folder`."""
     accuracy(results, folder / "accuracy.png", target)
-    kept(results, pace, folder / "kept.png")
+    kept(results, lines, folder / "kept.png")
     classes(results, folder / "classes.png")
 
 
@@ -77,7 +77,7 @@ def _plain_ticks(axes: Any, results: Results, timed: bool) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
 
 
-def kept(results: Results, pace: Pace, path: Path) -> None:
+def kept(results: Results, lines: Lines, path: Path) -> None:
     """The share of candidates kept as training goes on, of each name at its largest budget; bands span the seeds."""
     with picture(path, (WIDTH, 3.4), f"Kept fraction over time: {_title(results)}") as (axes,):
         for name, colour in colours(results).items():
@@ -85,7 +85,7 @@ def kept(results: Results, pace: Pace, path: Path) -> None:
                 continue
             arm = results.plan.arms_called(name)[-1]
             at = np.linspace(0, arm.budget, BINS + 1)
-            shares = np.array([_shares(records, at) for records in pace[arm]])
+            shares = np.array([_shares(records, at) for records in lines(arm, "progress")])
             middle = (at[1:] + at[:-1]) / 2
             style = "--" if name == BASELINE else "-"
             axes.plot(middle, shares.mean(axis=0), style, color=colour, label=arm.label)
