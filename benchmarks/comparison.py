@@ -91,7 +91,7 @@ def against_more_budget(doc: str | None, name: str, words: Sequence[str], option
     made.add_argument(
         "--share", type=float, default=options["share"], help=f"of it that the policy has ({options['share']:g})"
     )
-    args = made.parse_args()
+    args = made.parse_intermixed_args()
     less = round(args.budget * args.share, 6)
     arms = f"{args.policy}@{less!r},uniform@{args.budget!r}"
     results = make(f"{name}-{args.policy.rpartition(':')[2]}", arms, [], words, args).results

@@ -38,7 +38,7 @@ def main() -> None:
     made = parser(__doc__, seeds=5, defaults=WORDS)
     made.add_argument("--budget", type=float, default=8.0, help="Boss epochs of each run (8)")
     made.add_argument("--goals", default="assist=0.99,autoassist=0.988", help="(assist=0.99,autoassist=0.988)")
-    args = made.parse_args()
+    args = made.parse_intermixed_args()
     goals = {policy: float(goal) for policy, _, goal in (text.partition("=") for text in args.goals.split(","))}
     found = make("constant-rate", ",".join(goals), [args.budget], WORDS, args, test="always")
     table = Table("policy", "accuracy above", "Boss epochs", "of uniform", "ratio", "90 % interval")

@@ -28,7 +28,7 @@ def main() -> None:
     made.add_argument("--policy", default="assist", help="(assist)")
     made.add_argument("--budget", type=float, default=2.2, help="Boss epochs of the policy (2.2)")
     made.add_argument("--baseline", default="1.5,4.0,6.0", help="further Boss epochs of the baselines (1.5,4.0,6.0)")
-    args = made.parse_args()
+    args = made.parse_intermixed_args()
     name = args.policy.rpartition(":")[2]
     further = ",".join(f"uniform@{budget}" for budget in args.baseline.split(","))
     results = make(
