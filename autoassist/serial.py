@@ -22,6 +22,7 @@ from batcher.plugin import load
 from boss.account import Account
 from boss.clock import Clocked
 from boss.outlet import LossOutlet
+from boss.progress import Progress
 from boss.trainer import Trainer, device_name
 from proto.messages import Batch, End, Losses, Mark, Part, Role, Value
 from proto.transport import Layout
@@ -114,7 +115,13 @@ def run_serial(
             view.say(evaluation_line(values))
             checkpointer.after_evaluation(values)
 
-        trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
+        progress = Progress(account, core.spec, lambda event, values: metrics.write("boss", event, values))
+
+        def after_batch(batch: Batch) -> None:
+            progress.after_batch(batch)
+            checkpointer.after_batch(batch)
+
+        trainer.train(Clocked(stream, account), outlet, record, after_batch)
         if every and not stream.complete:
             checkpointer.save()
     if stream.complete:

@@ -65,6 +65,7 @@ class BatcherCore:
             kind: Source(split, name, run.seed) for kind, split in splits.items() if split is not None
         }
         self.train = self.sources["train"]
+        self._at_end: tuple[Kind, ...] = ("test",) if data.test_at_end else ()
         size = self.train.size
         if config.batch_size > size:
             raise ConfigError(
@@ -135,6 +136,7 @@ class BatcherCore:
             seed=self.run.seed,
             select=self.selector.select,
             start=Position(message.passes, message.cursor, message.batches, message.trained, message.evaluated),
+            at_end=self._at_end,
         )
 
     def fold(self, weights: Weights) -> None:

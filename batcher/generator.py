@@ -4,7 +4,7 @@ It decides only who is in a batch; assembling is the core's. Order and coins of 
 and a purpose, and a coin belongs to a position of a pass. So they depend neither on batch size nor on restarts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +66,7 @@ class Generator:
     """Plans batches until exactly `total` instances are trained, with the evaluation splits in between.
 
     `splits` are their names and sizes. Each is planned whole and in order each time another `eval_every` instances are
-    trained (0: never), and at the end.
+    trained (0: never), and at the end; those in `at_end` then only.
     """
 
     def __init__(
@@ -80,9 +80,10 @@ class Generator:
         seed: int,
         select: Select,
         start: Position | None = None,
+        at_end: Collection[Kind] = (),
     ) -> None:
         self.size, self.splits, self.batch_size, self.total = size, splits, batch_size, total
-        self.eval_every, self.seed, self.select = eval_every, seed, select
+        self.eval_every, self.seed, self.select, self.at_end = eval_every, seed, select, at_end
         self.banned = np.zeros(size, bool)
         """Instances that are never kept, because they cannot be trained on."""
         self.forced = 0
@@ -126,7 +127,8 @@ class Generator:
         crossed = self.eval_every > 0 and self.trained // self.eval_every > self._evaluated // self.eval_every
         if self.trained > self._evaluated and (crossed or self.trained == self.total):
             self._evaluated = self.trained
-            self._evaluating = [(kind, 0) for kind in self.splits]
+            ended = self.trained == self.total
+            self._evaluating = [(kind, 0) for kind in self.splits if ended or kind not in self.at_end]
 
     def _next_evaluation(self, kind: Kind, start: int) -> Plan:
         stop = min(start + self.batch_size, self.splits[kind])

@@ -43,6 +43,8 @@ class Data:
     class_names: Sequence[str] = ()
     mean: Sequence[float] = ()
     std: Sequence[float] = ()
+    test_at_end: bool = False
+    """Whether the test split is evaluated only when the budget is used up."""
 
 
 def load(config: DataConfig) -> Data:
@@ -60,6 +62,7 @@ def load(config: DataConfig) -> Data:
             )
         if part is not None and len(part) == 0:
             raise ConfigError("data.name", config.name, f"its {split} split is empty")
+    data = replace(data, test=None if config.test == "never" else data.test, test_at_end=config.test == "end")
     return _with_validation(data, config)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from boss.config import BossConfig
 from proto.carriers import SlotReceiver
 from proto.lifecycle import Worker, run_worker
-from proto.messages import DataSpec, Ready, Start, Value
+from proto.messages import Batch, DataSpec, Ready, Start, Value
 from proto.slots import slot_bytes
 
 LAST_REPORTS_S = 2.0
@@ -30,6 +30,7 @@ def body(worker: Worker) -> None:
     from boss.inlet import Stream
     from boss.outlet import LossOutlet
     from boss.pinned import SlotCopier, pin
+    from boss.progress import Progress
     from boss.trainer import Trainer, device_name
 
     if config.threads:
@@ -71,10 +72,16 @@ def body(worker: Worker) -> None:
         worker.record(event, values)
         checkpointer.after_evaluation(values)
 
+    progress = Progress(account, spec, worker.record)
+
+    def after_batch(batch: Batch) -> None:
+        progress.after_batch(batch)
+        checkpointer.after_batch(batch)
+
     worker.tell(Ready())
     worker.expect(Start)
     stream.open(account)
-    trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
+    trainer.train(Clocked(stream, account), outlet, record, after_batch)
     if every and not stream.complete and not worker.orphaned:
         checkpointer.save()
     sent, deadline = outlet.sent, time.monotonic() + LAST_REPORTS_S

@@ -3,7 +3,10 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from proto.messages import Batch, Open, Value
+from proto.types import Array
 
 
 @dataclass
@@ -20,7 +23,9 @@ class Account:
     """Instances trained when the last evaluation was made in full: one that is cut off is made again."""
     evaluating: bool = False
     candidates: int = 0
+    trained_per_class: list[int] = field(default_factory=list)
     dropped_per_class: list[int] = field(default_factory=list)
+    """The last are those whose class is not known."""
     train_s: float = 0.0
 
     def add(self, batch: Batch) -> None:
@@ -35,10 +40,12 @@ class Account:
         self.batches += 1
         self.trained += len(batch.ids)
         self.candidates += batch.candidates
-        dropped = batch.dropped.tolist()
-        self.dropped_per_class = [
-            a + b for a, b in zip(self.dropped_per_class or [0] * len(dropped), dropped, strict=True)
-        ]
+        self.dropped_per_class = _sums(self.dropped_per_class, batch.dropped)
+        # Ends as long as the classes are; targets that are none (of a loss of one's own) are not counted.
+        classes, targets = len(batch.dropped) - 1, batch.arrays["targets"]
+        if targets.ndim == 1 and targets.dtype.kind == "i":
+            here = targets[(targets >= 0) & (targets < classes)]
+            self.trained_per_class = _sums(self.trained_per_class, np.bincount(here, minlength=classes))
 
     def open(self, incarnation: int, slots: int, eval_every: float) -> Open:
         """The message that has the Batcher begin, or go on, after the batches accounted for."""
@@ -59,9 +66,15 @@ class Account:
         return {
             "candidates": self.candidates,
             "kept_fraction": self.trained / max(self.candidates, 1),
+            "trained_per_class": tuple(self.trained_per_class),
             "dropped_per_class": tuple(self.dropped_per_class),
             "train_s": self.train_s,
         }
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _sums(before: list[int], more: Array) -> list[int]:
+    counts: list[int] = more.tolist()
+    return [a + b for a, b in zip(before or [0] * len(counts), counts, strict=True)]

@@ -207,3 +207,9 @@ def test_a_stream_goes_on_from_where_another_one_stood() -> None:
             continue  # inside an evaluation there is no position to go on from
         rest = plans(make(**case, start=Position(plan.passes, plan.cursor, batches, done, evaluated)))
         assert [(a.kind, a.ids.tolist()) for a in rest] == [(a.kind, a.ids.tolist()) for a in whole[k + 1 :]]
+
+
+def test_a_split_that_is_left_to_the_end_is_planned_there_alone() -> None:
+    found = plans(make(splits={"validation": 10, "test": 20}, eval_every=100, at_end=("test",)))
+    assert [plan.kind for plan in found if plan.kind != "train"] == ["validation"] * 3 + ["test"]
+    assert found[-1].kind == "test"

@@ -191,3 +191,9 @@ def test_what_a_subset_offers_is_what_its_items_are() -> None:
 def test_a_validation_split_that_cannot_be_cut_is_refused(plugin: str, name: str, fraction: float) -> None:
     with pytest.raises(ConfigError, match=r"data\.val_fraction"):
         load(DataConfig(name=f"{plugin}:{name}", val_fraction=fraction))
+
+
+@pytest.mark.parametrize(("when", "there", "at_end"), [("always", 1, False), ("end", 1, True), ("never", 0, False)])
+def test_the_test_split_is_there_when_it_may_be_seen(when: str, there: int, at_end: bool) -> None:
+    data = load(DataConfig(name="digits", test=when))
+    assert (data.test is not None, data.test_at_end) == (bool(there), at_end)
