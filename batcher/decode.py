@@ -25,11 +25,64 @@ OUTSIDE = 2**63 - 1
 
 def seed_all(*numbers: int) -> None:
     """Seeds the global generators of random, numpy and, where it is imported, torch from `numbers` in [0, 2**63)."""
+    random.seed(_seed_others(*numbers))
+
+
+def _seed_others(*numbers: int) -> int:
+    """Seeds those of numpy and torch; the seed for that of random."""
     low, high = unpack("<2Q", blake2b(pack(f"<{len(numbers)}Q", *numbers), digest_size=16).digest())
-    random.seed(low)
     np.random.seed(high & 0xFFFFFFFF)  # noqa: NPY002 (it is what transforms draw from)
     if (torch := sys.modules.get("torch")) is not None:
         torch.default_generator.manual_seed(low >> 1)
+    return int(low)
+
+
+class Seeding:
+    """Has each item read with all generators seeded for it.
+
+    To seed Python's `random` takes longer than all else that is done for an item, and most draw from numpy or torch. So
+    where the first items did not draw from it, it is not seeded for the next ones, but watched: a copy is seeded alike,
+    and while both give the same numbers nobody has drawn. Once somebody has, that item is read again, seeded, as are all after
+    it. What an item draws is therefore always what its own seed gives.
+    """
+
+    TRIED = 32
+    """Items that are looked at before `random` is taken to be idle."""
+
+    def __init__(self) -> None:
+        self._copy = random.Random()
+        self._used = False
+        self._idle_items = 0
+
+    def begin(self) -> None:
+        """Before items are read: others may have used the generators of this process meanwhile."""
+        if not self._used:
+            self._seed_both(0)
+
+    def read(self, split: Any, index: int, *numbers: int) -> Any:
+        """`split[index]`, with the generators seeded from `numbers` and `index`. Raises what that raises."""
+        seed = _seed_others(*numbers, index)
+        if self._used:
+            random.seed(seed)
+            return split[index]
+        if self._idle_items < self.TRIED:
+            self._seed_both(seed)
+        try:
+            item, problem = split[index], None
+        except Exception as error:  # whatever the user's data set raises: it may depend on what was drawn
+            item, problem = None, error
+        if random.getrandbits(64) != self._copy.getrandbits(64):
+            self._used = True
+            if self._idle_items >= self.TRIED:
+                return self.read(split, index, *numbers)
+        self._idle_items += 1
+        if problem is not None:
+            raise problem
+        return item
+
+    def _seed_both(self, seed: int) -> None:
+        random.seed(seed)
+        self._copy.seed(seed)
 
 
 @contextmanager
@@ -69,7 +122,7 @@ class Decoder:
 
     def __init__(self, split: Any, seed: int) -> None:
         """`seed` is the run's."""
-        self._split, self._seed = split, seed
+        self._split, self._seed, self._seeding = split, seed, Seeding()
         self._many: Callable[[list[int]], Sequence[Any]] | None = getattr(split, "__getitems__", None)
 
     @property
@@ -91,19 +144,20 @@ class Decoder:
         id before it is read.
         """
         errors: dict[int, str] = {}
-        indices = ids.tolist()
+        indices, passes_of = ids.tolist(), passes.tolist()
+        inputs, targets = out["inputs"], out["targets"]
+        self._seeding.begin()
         for start in range(0, len(indices), self.together):
             part = slice(start, start + self.together)
-            items = self._ask(indices[part], int(passes[start]), at)
+            items = self._ask(indices[part], passes_of[start], at)
             for k, index in enumerate(indices[part], start):
                 try:
                     if items is None:
                         at(index)
-                        seed_all(self._seed, int(passes[k]), index)
-                        item = self._split[index]
+                        item = self._seeding.read(self._split, index, self._seed, passes_of[k])
                     else:
                         item = items[k - start]
-                    _place(item, out, rows[k])
+                    _place(item, inputs[rows[k], ...], targets, rows[k])
                 except Exception as error:  # whatever the user's data set raises
                     errors[index] = f"{type(error).__name__}: {error}"[:200]
         return errors
@@ -122,19 +176,19 @@ class Decoder:
             return None
 
 
-def _place(item: Any, out: Mapping[str, Array], row: int) -> None:
-    inputs, label = item
+def _place(item: Any, place: Array, targets: Array, row: int) -> None:
+    inputs, targets[row] = item
     array = plain(inputs)
-    target = out["inputs"][row]
-    if array.shape != target.shape:  # numpy would stretch it to fit
-        raise ValueError(f"its input has shape {list(array.shape)}, that of the first item {list(target.shape)}")
-    out["inputs"][row] = array
-    out["targets"][row] = label
+    if array.shape != place.shape:  # numpy would stretch it to fit
+        raise ValueError(f"its input has shape {list(array.shape)}, that of the first item {list(place.shape)}")
+    place[...] = array
 
 
 def plain(inputs: Any) -> Array:
     """An input as an array of a dtype that travels: float32, or the integer type it has."""
     array = np.asarray(inputs)
+    if array.dtype == np.uint8:  # most are
+        return array
     if array.dtype.kind == "f":
         return array.astype(np.float32, copy=False)
-    return array.astype(np.int64, copy=False) if array.dtype.kind in "iub" and array.dtype != np.uint8 else array
+    return array.astype(np.int64, copy=False) if array.dtype.kind in "iub" else array
