@@ -25,53 +25,58 @@ OUTSIDE = 2**63 - 1
 
 def seed_all(*numbers: int) -> None:
     """Seeds the global generators of random, numpy and, where it is imported, torch from `numbers` in [0, 2**63)."""
-    random.seed(_seed_others(*numbers))
-
-
-def _seed_others(*numbers: int) -> int:
-    """Seeds those of numpy and torch; the seed for that of random."""
-    low, high = unpack("<2Q", blake2b(pack(f"<{len(numbers)}Q", *numbers), digest_size=16).digest())
+    low, high = _seeds(*numbers)
+    random.seed(low)
     np.random.seed(high & 0xFFFFFFFF)  # noqa: NPY002 (it is what transforms draw from)
+    _seed_torch(low)
+
+
+def _seeds(*numbers: int) -> tuple[int, int]:
+    low, high = unpack("<2Q", blake2b(pack(f"<{len(numbers)}Q", *numbers), digest_size=16).digest())
+    return low, high
+
+
+def _seed_torch(low: int) -> None:
     if (torch := sys.modules.get("torch")) is not None:
         torch.default_generator.manual_seed(low >> 1)
-    return int(low)
 
 
 class Seeding:
     """Has each item read with all generators seeded for it.
 
-    To seed Python's `random` takes longer than all else that is done for an item, and most draw from numpy or torch. So
-    where the first items did not draw from it, it is not seeded for the next ones, but watched: a copy is seeded alike,
-    and while both give the same numbers nobody has drawn. Once somebody has, that item is read again, seeded, as are all after
-    it. What an item draws is therefore always what its own seed gives.
+    To seed those of random and numpy takes longer than all else that is done for an item, and most items draw from
+    torch's. So where the first items drew from neither, both are not seeded for the next ones, but watched: copies are
+    seeded alike, and while they give the same numbers nobody has drawn. Once somebody has, that item is read again,
+    seeded, as are all after it. What an item draws is therefore always what its own seed gives.
     """
 
     TRIED = 32
-    """Items that are looked at before `random` is taken to be idle."""
+    """Items that are looked at before the two are taken to be idle."""
 
     def __init__(self) -> None:
-        self._copy = random.Random()
+        self._copies = random.Random(), np.random.RandomState()
         self._used = False
         self._idle_items = 0
 
     def begin(self) -> None:
         """Before items are read: others may have used the generators of this process meanwhile."""
         if not self._used:
-            self._seed_both(0)
+            self._seed_all(0)
 
     def read(self, split: Any, index: int, *numbers: int) -> Any:
         """`split[index]`, with the generators seeded from `numbers` and `index`. Raises what that raises."""
-        seed = _seed_others(*numbers, index)
         if self._used:
-            random.seed(seed)
+            seed_all(*numbers, index)
             return split[index]
         if self._idle_items < self.TRIED:
-            self._seed_both(seed)
+            self._seed_all(*numbers, index)
+        else:
+            _seed_torch(_seeds(*numbers, index)[0])
         try:
             item, problem = split[index], None
         except Exception as error:  # whatever the user's data set raises: it may depend on what was drawn
             item, problem = None, error
-        if random.getrandbits(64) != self._copy.getrandbits(64):
+        if self._drawn():
             self._used = True
             if self._idle_items >= self.TRIED:
                 return self.read(split, index, *numbers)
@@ -80,9 +85,16 @@ class Seeding:
             raise problem
         return item
 
-    def _seed_both(self, seed: int) -> None:
-        random.seed(seed)
-        self._copy.seed(seed)
+    def _seed_all(self, *numbers: int) -> None:
+        low, high = _seeds(*numbers)
+        seed_all(*numbers)
+        self._copies[0].seed(low)
+        self._copies[1].seed(high & 0xFFFFFFFF)
+
+    def _drawn(self) -> bool:
+        """Whether anybody has drawn from random or numpy since they and their copies gave the same numbers."""
+        python, numpy = self._copies
+        return random.getrandbits(64) != python.getrandbits(64) or np.random.random() != numpy.random()  # noqa: NPY002
 
 
 @contextmanager

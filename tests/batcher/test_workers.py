@@ -3,6 +3,7 @@
 
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -103,8 +104,6 @@ def test_randomness_differs_by_pass_and_seed_and_instance_and_not_by_batch_size(
 
 
 def test_the_generators_of_the_process_are_left_alone(make_core):
-    import random
-
     core = make_core()
     random.seed(5)
     np.random.seed(5)
@@ -127,25 +126,23 @@ def test_seeds_reach_every_generator():
 
 
 class DrawsSeldom:
-    """Draws from `random` for every tenth item, which may then raise; counts what is read."""
+    """Draws from a generator for every tenth item, which may then raise; counts what is read."""
 
     targets = np.zeros(200, int)
 
-    def __init__(self, first, raises=False):
-        self.first, self.raises, self.read = first, raises, []
+    def __init__(self, first, raises=False, draw=random.random):
+        self.first, self.raises, self.draw, self.read = first, raises, draw, []
 
     def __len__(self):
         return 200
 
     def __getitem__(self, index):
-        import random
-
         self.read.append(index)
         draws = index >= self.first and index % 10 == 0
-        drawn = random.choice([random.random, lambda: random.gauss(0, 1)])() if draws else -1.0
+        drawn = self.draw() if draws else -1.0
         if draws and self.raises and drawn < 0.5:
             raise OSError(f"drew {drawn}")
-        return np.array([drawn, np.random.random()], np.float64), 0
+        return np.array([index, drawn], np.float32), 0
 
 
 def decoded(split, ids):
@@ -159,17 +156,21 @@ def decoded(split, ids):
     return {index: row.tolist() for index, row in zip(ids, out["inputs"], strict=True)}, errors
 
 
-@pytest.mark.parametrize("raises", [False, True])
-def test_an_item_that_seldom_draws_gets_what_its_own_seed_gives(raises):
+@pytest.mark.parametrize(
+    ("draw", "raises"),
+    [(random.random, False), (random.random, True), (lambda: random.gauss(0, 1), False), (np.random.randn, True)],
+    ids=["random", "random-raises", "gauss", "numpy-raises"],
+)
+def test_an_item_that_seldom_draws_gets_what_its_own_seed_gives(draw, raises):
     ids = list(range(200))
-    late = DrawsSeldom(60, raises)
+    late = DrawsSeldom(60, raises, draw)
     found, errors = decoded(late, ids)
     expected, expected_errors = {}, {}
     with kept_random_state():
         for index in ids:
             seed_all(7, 1, index)
             try:
-                expected[index] = DrawsSeldom(60, raises)[index][0].astype(np.float32).tolist()
+                expected[index] = DrawsSeldom(60, raises, draw)[index][0].tolist()
             except OSError as error:
                 expected_errors[index] = f"OSError: {error}"
     assert errors == expected_errors

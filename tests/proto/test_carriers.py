@@ -274,6 +274,30 @@ def test_stale_and_hostile_descriptors_are_refused_and_counted(make_ends, change
     assert len(taken(receiver)) == 1
 
 
+def test_a_descriptor_is_checked_anew_when_it_differs_from_the_last_of_its_slot(make_ends):
+    sender, receiver = make_ends()
+    sender.port.send(descriptor(sender, receiver), "boss")
+    receiver.release(taken(receiver)[0])
+    sender.port.send(descriptor(sender, receiver, generation=2, places=place("inputs", start=PAGE)), "boss")
+    nothing_arrives(receiver)
+    assert receiver.port.refused == {"place": 1}
+    sender.port.send(descriptor(sender, receiver, generation=2, places=place("ids", dtype="float64")), "boss")
+    nothing_arrives(receiver)
+    assert receiver.port.refused == {"place": 1, "fields": 1}
+
+
+def test_batches_of_any_size_follow_each_other_in_one_slot(make_ends):
+    sender, receiver = make_ends()
+    for seq, n in enumerate((N, N, N - 2, N, 1, 1)):
+        layout = {name: ((n, *shape[1:]), dtype) for name, (shape, dtype) in LAYOUT.items()}
+        crc = fill(sender, 0, seq, layout)
+        (batch,) = taken(receiver)
+        assert len(batch.arrays["inputs"]) == n
+        assert checksum(batch) == crc
+        receiver.release(batch)
+        credits(sender)
+
+
 def test_a_slot_cannot_be_filled_twice_on_one_grant(make_ends):
     sender, receiver = make_ends()
     for seq in (0, 1):
