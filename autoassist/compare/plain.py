@@ -8,8 +8,10 @@ service with the same settings; so is the number of threads in all.
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,15 @@ from autoassist import summary as summaries
 from autoassist.compare.arms import BASELINE, PLAIN, Arm
 from autoassist.compare.plan import Plan
 from autoassist.config import Settings, change, load
+from autoassist.signals import caught, kept_from_children
 from autoassist.sweep import Run, Sweep
 from proto.errors import ConfigError
+from proto.parent import end_with_parent
 
 FORMS = ("tensors in memory", "DataLoader without workers", "DataLoader with 1 worker", "DataLoader with 2 workers")
 ROUNDS = 2
 """How often each form is tried before the fastest is chosen."""
+WAIT_S = 0.05
 SHARE = 0.25
 """Length of a trial, as a share of the smallest budget."""
 
@@ -39,22 +44,30 @@ class Launch:
 
     def __call__(self, settings: Settings, console: Console) -> int:
         settings, run_dir = launching.make_run_dir(settings)
-        command = [sys.executable, "-m", "autoassist.compare.plain", "--run-dir", str(run_dir), "--form", self.form]
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
-        )
-        if done.returncode == 2:
-            raise ConfigError.told(done.stderr.strip())
-        if done.returncode:
-            reason = f"{PLAIN}: {(done.stderr.strip() or 'it ended').splitlines()[-1]}"
-            summaries.write({"exit_code": 1, "exit_reason": reason}, run_dir / "summary.json")
-            return 1
-        return 0
+        log = run_dir / "plain.log"
+        words = ["--run-dir", str(run_dir), "--form", self.form, "--parent", str(os.getpid())]
+        with caught() as signals, log.open("w") as file:
+            with kept_from_children():
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "autoassist.compare.plain", *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    env={**os.environ, "PYTHONSAFEPATH": "1"},
+                )
+            while process.poll() is None:
+                if signals:
+                    process.kill()
+                time.sleep(WAIT_S)
+        code = 128 + signals[0] if signals else process.returncode
+        said = log.read_text().strip().splitlines() or ["it ended"]
+        if code == 2:
+            raise ConfigError.told(said[-1])
+        if code:
+            reason = f"stopped by {signal.Signals(signals[0]).name}" if signals else f"{PLAIN}: {said[-1]}"
+            code = code if signals else 1
+            summaries.write({"exit_code": code, "exit_reason": reason}, run_dir / "summary.json")
+        return code
 
 
 def with_plain(plan: Plan, sweep: Sweep) -> Plan:
@@ -94,7 +107,6 @@ def threads(settings: Settings, workers: int) -> int:
 def train(settings: Settings, form: str) -> dict[str, Any]:
     """Trains to the end of the budget; the summary. Its time is None where the data set has no such form."""
     import resource
-    import time
 
     import torch
     from torch.nn.functional import cross_entropy
@@ -197,7 +209,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run-dir", type=Path, required=True, help="run directory with a config.toml")
     parser.add_argument("--form", choices=FORMS, required=True)
+    parser.add_argument("--parent", type=int, default=os.getppid(), help="process to end with (the one it starts from)")
     args = parser.parse_args()
+    if not end_with_parent(args.parent):
+        return
     try:
         found = train(load(args.run_dir / "config.toml", []), args.form)
     except ConfigError as error:

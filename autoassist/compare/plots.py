@@ -47,7 +47,15 @@ def accuracy(results: Results, path: Path, target: float | None) -> None:
             axes.set_xscale("log")
             _plain_ticks(axes, results, timed)
             axes.set_xlabel("first to last step, s" if timed else "Boss epochs")
+            axes.set_ylim(*_limits(results))
         panels[0].set_ylabel("test accuracy, %")
+
+
+def _limits(results: Results) -> tuple[float, float]:
+    """Of the accuracies shown: around the means, since bands over few seeds can be wider than all that counts."""
+    means = [100 * float(np.mean(results.accuracies(arm))) for arm in results.plan.arms]
+    room = max(max(means) - min(means), 0.2)
+    return min(means) - room, min(max(means) + room, 100.0)
 
 
 def _line(axes: Any, results: Results, name: str, colour: str, timed: bool) -> None:

@@ -40,7 +40,7 @@ def figures(results: Results, target: float | None) -> dict[str, Any]:
 def report(results: Results, found: Mapping[str, Any], facts: Mapping[str, Any]) -> Report:
     """The report on `found`, the figures of `results`."""
     rows = found["arms"]
-    tables = [_accuracy(rows), _cost(rows, results.timed), _cpu(rows)]
+    tables = [_accuracy(rows), _classes(rows), _cost(rows, results.timed), _cpu(rows)]
     if "target" in found:
         tables.append(_target(found["target"]))
     title = f"{facts['model']} on {facts['data']}, {len(facts['seeds'])} seeds, {facts['device']}"
@@ -59,42 +59,53 @@ def span(estimate: Mapping[str, Any] | None, form: str, factor: float = 1.0) -> 
     return f"{value} ({begin}{low} to {'over ' if estimate['high_cut'] else ''}{high})"
 
 
-def _accuracy(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    heads = (
-        "arm @ Boss epochs", "tuned", "accuracy, %", "minus uniform, points", "Boss epochs / uniform's", "verdict",
-        "macro-F1", "worst class, %",
-    )  # fmt: skip
+Column = Callable[[Mapping[str, Any]], str]
+
+
+def _grid(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> Grid:
     return Grid(
-        heads,
-        [
-            (
-                row["arm"],
-                ", ".join(word.partition(".")[2] for word in row["tuned"]) or "-",
-                span(row["accuracy"], ".2f", 100),
-                span(row["minus_uniform"], "+.2f", 100) if "minus_uniform" in row else "-",
-                _ratio(row, "ratio_boss_epochs"),
-                f"{row['verdict']}{f': {why}' if (why := row['why']) else ''}" if "verdict" in row else "-",
-                _number(row["macro_f1"], ".4f"),
-                _number(row["worst_class_accuracy"], ".2f", 100),
-            )
-            for row in rows
-        ],
+        ["arm @ Boss epochs", *columns], [[row["arm"], *(cell(row) for cell in columns.values())] for row in rows]
+    )
+
+
+def _accuracy(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    def verdict(row: Mapping[str, Any]) -> str:
+        return ": ".join(filter(None, (row["verdict"], row["why"]))) if "verdict" in row else "-"
+
+    return _grid(
+        rows,
+        {
+            "tuned": lambda row: ", ".join(word.partition(".")[2] for word in row["tuned"]) or "-",
+            "accuracy, %": lambda row: span(row["accuracy"], ".2f", 100),
+            "minus uniform, points": lambda row: (
+                span(row["minus_uniform"], "+.2f", 100) if "minus_uniform" in row else "-"
+            ),
+            "Boss epochs / uniform's": lambda row: _ratio(row, "ratio_boss_epochs"),
+            "verdict": verdict,
+        },
+    )
+
+
+def _classes(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    return _grid(
+        rows,
+        {
+            "macro-F1": lambda row: _number(row["macro_f1"], ".4f"),
+            "worst class, %": lambda row: _number(row["worst_class_accuracy"], ".2f", 100),
+            "kept fraction": lambda row: _number(row["kept_fraction"], ".2f"),
+            "least to most kept class": _kept,
+        },
     )
 
 
 def _cost(rows: Sequence[Mapping[str, Any]], timed: bool) -> Grid:
-    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "arm @ Boss epochs": lambda row: str(row["arm"]),
-        "optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f"),
-        "kept fraction": lambda row: _number(row["kept_fraction"], ".2f"),
-        "least to most kept class": _kept,
-    }
+    columns: dict[str, Column] = {"optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f")}
     if timed:
         columns["first to last step, s"] = lambda row: f"{statistics.mean(row['train_s']):.1f}"
         columns["seconds / uniform's"] = lambda row: _ratio(row, "ratio_wall_clock")
         if any("ratio_wall_clock_dataloader" in row for row in rows):
             columns["seconds / dataloader's"] = lambda row: _ratio(row, "ratio_wall_clock_dataloader")
-    return Grid(list(columns), [[cell(row) for cell in columns.values()] for row in rows])
+    return _grid(rows, columns)
 
 
 def _cpu(rows: Sequence[Mapping[str, Any]]) -> Grid:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -125,3 +127,17 @@ def test_a_process_of_its_own_does_it(settings, console):
     assert summary["exit_code"] == 0
     assert summary["cpu_s_loop"] > 0
     assert summary["train_s"] > 0
+
+
+def test_a_signal_stops_it_at_once(settings, console):
+    ready = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    ready.start()
+    code = Launch(FORMS[0])(change(settings, ["run.name=plain", "run.budget=1000000.0"]), console)
+    ready.join()
+    summary = json.loads((runs_folder(settings) / "plain" / "summary.json").read_text())
+    assert (code, summary["exit_code"], summary["exit_reason"]) == (130, 130, "stopped by SIGINT")
+
+
+def test_what_its_process_cannot_do_is_one_line(settings, console):
+    with pytest.raises(ConfigError, match=r"^boss\.device = 'cuda:99': cannot be used here"):
+        Launch(FORMS[0])(change(settings, ["run.name=plain", "boss.device=cuda:99"]), console)
