@@ -90,7 +90,9 @@ def trec_files(folder: Path) -> None:
 
 def saved_dataset(folder: Path) -> None:
     from datasets import Dataset, DatasetDict
+    from tqdm import tqdm
 
+    tqdm.monitor_interval = 0  # no thread beside its bars
     splits = {
         name: Dataset.from_dict({"x": [[k, k / 2] for k in range(n)], "label": [k % 2 for k in range(n)]})
         for name, n in (("train", 30), ("test", 20))

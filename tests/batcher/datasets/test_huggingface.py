@@ -10,6 +10,7 @@ from batcher.plugin import Data, load
 from proto.errors import ConfigError
 
 hf = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed (the extra hf)")
+pytest.importorskip("tqdm").tqdm.monitor_interval = 0  # no thread beside its bars
 
 
 def saved(folder: Path, columns: dict[str, Any], features: Any = None, **args: Any) -> Data:
