@@ -43,6 +43,8 @@ class Data:
     class_names: Sequence[str] = ()
     mean: Sequence[float] = ()
     std: Sequence[float] = ()
+    tokens: int = 0
+    """Number of token ids, for inputs that are token ids; 0: not known."""
 
 
 def load(config: DataConfig) -> Data:
@@ -87,13 +89,15 @@ class Subset:
 
     def __init__(self, split: Split, ids: Int64s) -> None:
         self._split, self._ids = split, ids
-        for name in ("labels", "features"):
+        for name in ("labels", "features", "lengths"):
             if offered := getattr(split, name, None):
                 setattr(self, name, lambda some, offered=offered: offered(ids[some]))
         if fill := getattr(split, "fill", None):
             self.fill = lambda some, out: fill(ids[some], out)
         if many := getattr(split, "__getitems__", None):
             self.__getitems__ = lambda some: many(ids[some].tolist())
+        if collate := getattr(split, "collate", None):
+            self.collate = collate
         if (targets := getattr(split, "targets", None)) is not None:
             self.targets = np.asarray(targets)[ids]
 
