@@ -12,7 +12,7 @@ from proto.errors import ConfigError
 from proto.messages import Kind
 from proto.types import Int64s
 
-RUN = 4
+RUN = 8
 """Batches of like length, about, that follow one another where batches are cut by positions."""
 WINDOW = 32
 """Runs that are put together from one stretch of a pass: the larger, the more alike are the lengths in a run."""
