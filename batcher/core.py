@@ -71,7 +71,7 @@ class BatcherCore:
         batches, largest = expected(self._cuts["train"], self.total, size)
         classes = self._check_splits(len(data.class_names))
         for source in self.sources.values():
-            source.labels_below, source.tokens_below = classes, data.tokens
+            source.labels_below, source.vocabulary = classes, data.vocabulary
         channels = self.train.shape[0] if self.train.shape else 1
         if {len(data.mean), len(data.std)} not in ({0}, {1}, {channels}):
             found = f"{len(data.mean)} means and {len(data.std)} deviations"
@@ -102,7 +102,7 @@ class BatcherCore:
                 for key, (shape, dtype) in self.train.one.items()
                 if key not in ("inputs", "targets")
             },
-            tokens=data.tokens,
+            vocabulary=data.vocabulary,
         )
         self.skipped: list[int] = []
         """Ids of instances that cannot be used."""

@@ -63,7 +63,8 @@ def hashed(tokens: Array | Sequence[Array], limit: int, mask: Array | None = Non
     """Bags of words float32 [n, limit] of norm 1 from token ids: int [n, T], or n arrays of ids.
 
     Each id adds +1 or -1 to one of `limit` places, both told from a hash of it (Weinberger et al. 2009, "Feature
-    Hashing for Large Scale Multitask Learning"). Ids below 0, and those where `mask` bool [n, T] is false, are none.
+    Hashing for Large Scale Multitask Learning"). `mask` bool [n, T] says which ids count; without one all above 0 do,
+    since 0 is padding.
     """
     n = len(tokens)
     if isinstance(tokens, np.ndarray) and tokens.dtype != object:
@@ -71,7 +72,7 @@ def hashed(tokens: Array | Sequence[Array], limit: int, mask: Array | None = Non
     else:
         parts = [np.asarray(part).reshape(-1) for part in tokens]
         rows, ids = np.repeat(np.arange(n), [len(part) for part in parts]), np.concatenate(parts)
-    there = (ids >= 0) if mask is None else (ids >= 0) & mask.reshape(-1)
+    there = (ids > 0) if mask is None else mask.reshape(-1)
     rows, ids = rows[there], ids[there].astype(np.uint64)
     # splitmix64's finaliser (Steele et al. 2014): every bit of the id reaches every bit of the hash.
     ids = (ids ^ (ids >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -55,9 +55,9 @@ class Source:
         self.lengths = self._find_lengths()
         """Positions of each instance at most, int64 [N]; None where that is not known."""
         self.labels_below: int | None = None
-        """One more than the largest class number there may be, where it is known; see `tokens_below`."""
-        self.tokens_below = 0
-        """One more than the largest token id there may be; 0: any."""
+        """One more than the largest class number there may be, where it is known; None where any is right."""
+        self.vocabulary = 0
+        """Number of token ids; 0 where that is not known."""
         if self.lengths is not None:
             self.make_room(int(self.lengths.max()))
 
@@ -185,10 +185,10 @@ class Source:
             targets = arrays["targets"]
             for row in np.flatnonzero((targets < 0) | (targets >= self.labels_below)).tolist():
                 found[row] = f"its label {targets[row]} is none of the classes 0 to {self.labels_below - 1}"
-        if self.tokens_below and arrays["inputs"].dtype.kind == "i":
+        if self.vocabulary and arrays["inputs"].dtype.kind == "i":
             tokens = arrays["inputs"].reshape(len(arrays["inputs"]), -1)
-            outside = ((tokens < 0) | (tokens >= self.tokens_below)).any(axis=1)
-            found |= dict.fromkeys(np.flatnonzero(outside).tolist(), f"a token id is not below {self.tokens_below}")
+            outside = ((tokens < 0) | (tokens >= self.vocabulary)).any(axis=1)
+            found |= dict.fromkeys(np.flatnonzero(outside).tolist(), f"a token id is not below {self.vocabulary}")
         return found
 
     def labels(self, ids: Int64s) -> Int64s | None:

@@ -39,8 +39,8 @@ def _serve(connection: Any, memory: Memory, processes: int, reading: Callable[[i
     config, seed = connection.recv()
     try:
         data = load(config)
-    except Exception as error:  # whatever the user's data set raises; the Batcher says it
-        connection.send(f"{type(error).__name__}: {error}")
+    except Exception as error:  # the Batcher says it
+        connection.send(str(error))
         return
     splits = {"train": data.train, "validation": data.validation, "test": data.test}
     decoders = {kind: Decoder(split, seed) for kind, split in splits.items() if split is not None}

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from proto.config import Section
-from proto.resolver import Builtin
+from proto.resolver import Builtin, Registry
 
 # Names as data, since the front door must know them and imports no torch.
 TORCHVISION = (
@@ -24,13 +24,18 @@ TORCHVISION = (
 )  # fmt: skip
 """Torchvision's classification models, by its own names."""
 
-MODELS = {
-    "small_cnn": Builtin("boss.models:small_cnn", "two 3x3 convolutions and two linear layers, for small images"),
-    "mlp": Builtin("boss.models:mlp", "two hidden layers, for any input shape"),
-    "linear": Builtin("boss.models:linear", "multinomial logistic regression, for any input shape"),
-    "embedding_bag": Builtin("boss.models:embedding_bag", "mean embedding of token ids, and a linear layer, for texts"),
-    **{name: Builtin(f"boss.vision:{name}", "torchvision's, untrained, for images") for name in TORCHVISION},
-}
+MODELS = Registry(
+    "autoassist.models",
+    {
+        "small_cnn": Builtin("boss.models:small_cnn", "two 3x3 convolutions and two linear layers, for small images"),
+        "mlp": Builtin("boss.models:mlp", "two hidden layers, for any input shape"),
+        "linear": Builtin("boss.models:linear", "multinomial logistic regression, for any input shape"),
+        "embedding_bag": Builtin(
+            "boss.models:embedding_bag", "mean embedding of token ids, and a linear layer, for texts"
+        ),
+        **{name: Builtin(f"boss.vision:{name}", "torchvision's, untrained, for images") for name in TORCHVISION},
+    },
+)
 
 LOSSES = {
     "cross_entropy": Builtin("boss.losses:cross_entropy", "cross-entropy of each instance's logits"),

@@ -66,26 +66,26 @@ def linear(spec: DataSpec) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(spec.input_shape), spec.outputs))
 
 
-def embedding_bag(spec: DataSpec, width: int = 64, tokens: int = 0) -> nn.Module:
+def embedding_bag(spec: DataSpec, width: int = 64, vocabulary: int = 0) -> nn.Module:
     """Mean embedding, `width` numbers, of an instance's token ids, and a linear layer on it.
 
-    `tokens` is the number of token ids, by default what the data set says. Raises ConfigError when that is not known,
-    or inputs are no token ids [T].
+    `vocabulary` is the number of token ids, by default what the data set says. Raises ConfigError when that is not
+    known, or inputs are no token ids [T].
     """
-    tokens = tokens or spec.tokens
+    vocabulary = vocabulary or spec.vocabulary
     if len(spec.input_shape) != 1 or not spec.input_dtype.startswith("int"):
         found = f"{spec.input_dtype} {list(spec.input_shape)}"
         raise ConfigError("boss.model", "embedding_bag", f"needs token ids, int64 [T], the data set has {found}")
-    if not tokens:
-        problem = "needs the number of token ids, which the data set does not say; give boss.args.tokens"
+    if not vocabulary:
+        problem = "needs the number of token ids, which the data set does not say; give boss.args.vocabulary"
         raise ConfigError("boss.model", "embedding_bag", problem)
-    return _EmbeddingBag(tokens, width, spec.outputs)
+    return _EmbeddingBag(vocabulary, width, spec.outputs)
 
 
 class _EmbeddingBag(nn.Module):
-    def __init__(self, tokens: int, width: int, outputs: int) -> None:
+    def __init__(self, vocabulary: int, width: int, outputs: int) -> None:
         super().__init__()
-        self.embedding = nn.EmbeddingBag(tokens, width, mode="sum")
+        self.embedding = nn.EmbeddingBag(vocabulary, width, mode="sum")
         self.linear = nn.Linear(width, outputs)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:

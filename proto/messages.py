@@ -58,8 +58,8 @@ class DataSpec(Message):
     `input_shape` and `input_dtype` are those of one instance, of the longest one where they differ in length.
     `classes` is 0 where targets are no class numbers; `target_shape` and `target_dtype` are those of one. `beside` has
     dtype and shape, of one instance, of what else travels with a batch ("mask" and "lengths" where instances differ in
-    length, what a split's `collate` adds). `tokens`: number of token ids, 0 where that is not known. `mean` and `std`
-    (per channel, empty for none) normalise uint8 inputs after division by 255.
+    length, what a split's `collate` adds). `vocabulary`: number of token ids, 0 where that is not known. `mean` and
+    `std` (per channel, empty for none) normalise uint8 inputs after division by 255.
 
     `train_total` is the number of instances the run will train, `max_batch` the size of the largest batch.
     `train_batches` is the number of batches; with `max_tokens`, the most padded positions of a batch (0: batches are
@@ -84,7 +84,7 @@ class DataSpec(Message):
     target_shape: tuple[Count, ...] = ()
     target_dtype: Text = "int64"
     beside: dict[Text, tuple[Text, tuple[Count, ...]]] = {}
-    tokens: Count = 0
+    vocabulary: Count = 0
 
     @property
     def outputs(self) -> int:

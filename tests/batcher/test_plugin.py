@@ -18,7 +18,7 @@ from batcher.datasets.arrays import ArraySplit
 from batcher.plugin import Data
 
 def split(n):
-    return ArraySplit(np.ones((n, 2), np.float32), np.zeros(n))
+    return ArraySplit(np.ones((n, 2), np.float32), np.zeros(n, int))
 
 def one(n=4):
     return split(n)
