@@ -68,9 +68,12 @@ def mark(out: Mapping[str, Array], lengths: Int64s, rows: slice = slice(None)) -
 def collated(collate: Collate, items: Sequence[Any]) -> dict[str, Array]:
     """The arrays that a split's own `collate` makes of `items`.
 
-    Raises ValueError when they are no batch of as many instances.
+    Raises ValueError when they are no batch of as many instances, or it raises.
     """
-    made = collate(items)
+    try:
+        made = collate(items)
+    except Exception as error:  # whatever the user's collate raises
+        raise ValueError(f"its collate raises {error!r}"[:300]) from error
     if not isinstance(made, Mapping) or not {"inputs", "targets"} <= made.keys():
         found = f"the names {', '.join(map(str, made))}" if isinstance(made, Mapping) else type(made).__name__
         raise ValueError(f'its collate returned {found}; needed: a dict of arrays with "inputs" and "targets"')

@@ -149,7 +149,7 @@ class Source:
             assert self._collate is not None
             try:
                 arrays = collated(self._collate, items)
-            except Exception as error:  # whatever the user's collate raises
+            except ValueError as error:
                 raise ValueError(f"{self.name}: instances {ids.tolist()!r:.80}: {error}") from error
         out = room({name: (array.shape, array.dtype) for name, array in arrays.items()})
         for name, array in arrays.items():
