@@ -24,7 +24,7 @@ def body(worker: Worker) -> None:
 
     def start_workers(sources: Mapping[Kind, Source], rows: int) -> None:
         if config.workers and any(source.by_item for source in sources.values()):
-            pool = Pool(data, worker.run.seed, sources, rows, config.workers)
+            pool = Pool(data, worker.run.seed, sources, rows, config.workers, config.max_tokens)
             worker.owns(pool)
             worker.cpu_elsewhere = lambda: pool.cpu_s
 

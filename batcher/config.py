@@ -66,6 +66,9 @@ class BatcherConfig(Section):
 
     batch_size: int = Field(default=32, ge=1, le=1_000_000)
     """Kept instances in a batch."""
+    max_tokens: int = Field(default=0, ge=0, le=2**40)
+    """Positions in a batch at most, padding included, in place of `batch_size`; for instances that differ in length,
+    which are then put together by length. At least three times the longest instance; 0: off."""
     workers: int = Field(default=0, ge=0, le=256)
     """Processes that decode and transform instances; 0: the Batcher does it. Each loads the data set itself. Data in
     arrays (a split with `fill`) needs none."""

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _serve(connection: Any, memory: Memory, processes: int, reading: Callable[[int], None]) -> None:
-    config, seed, shapes = connection.recv()
+    config, seed = connection.recv()
     try:
         data = load(config)
     except Exception as error:  # the Batcher says it
@@ -47,7 +47,7 @@ def _serve(connection: Any, memory: Memory, processes: int, reading: Callable[[i
     connection.send("")
     while True:
         task: Task = connection.recv()
-        out = shared_views(memory, task.area, processes, {name: ((task.n, *s), d) for name, (s, d) in shapes.items()})
+        out = shared_views(memory, task.area, processes, task.layout)
         errors = decoders[task.kind].decode(task.ids, task.passes, out, task.rows, reading)
         reading(-1)
         connection.send((errors, time.process_time()))
