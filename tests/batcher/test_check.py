@@ -59,7 +59,7 @@ def found_in(kind: str) -> Findings:
 
 
 def test_every_toy_is_either_sound_or_a_mistake() -> None:
-    assert set(mistaken.MADE) == {*FOUND, "sound", "random", "ragged, with lengths"}
+    assert set(mistaken.MADE) == {*FOUND, "sound", "random", "ragged, with lengths", "to be predicted"}
 
 
 @pytest.mark.parametrize("kind", FOUND)
@@ -83,6 +83,16 @@ def test_nothing_is_found_where_nothing_is_wrong(kind: str) -> None:
     assert train.instances_per_s is not None
     assert train.instances_per_s > 0
     assert "there is no test split: nothing is evaluated" in found.notes
+
+
+def test_instances_that_differ_in_length_are_sound_with_lengths_and_numbers_may_be_labels() -> None:
+    found = found_in("ragged, with lengths")
+    assert found.mistakes == []
+    assert found.splits[0].inputs == "float64 [1 to 3]"
+    found = found_in("to be predicted")
+    assert found.mistakes == []
+    assert found.splits[0].labels == "a number to be predicted"
+    assert found.splits[0].counts is None
 
 
 def test_all_mistakes_are_found_at_once_each_with_its_split(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,7 @@ def drawn(index: int) -> Any:
 MADE: dict[str, Callable[[], Split]] = {
     "sound": lambda: Split(sound, targets=np.arange(SIZE) % 2),
     "random": lambda: Split(drawn),
+    "to be predicted": lambda: Split(lambda index: (vector(index), index / 2)),
     "len": lambda: Split(sound, size=20),
     "torn": lambda: Split(torn),
     "no pair": lambda: Split(vector),
@@ -62,7 +63,7 @@ MADE: dict[str, Callable[[], Split]] = {
     "text label": lambda: Split(lambda index: (vector(index), "cat")),
     "object": lambda: Split(lambda index: (np.array([None]), 0)),
     "mixed dtypes": lambda: Split(lambda index: (vector(index).astype(("f4", "i8")[index % 2]), 0)),
-    "not finite": lambda: Split(lambda index: (vector(index) / index if index else vector(0) / np.float32(0), 0)),
+    "not finite": lambda: Split(lambda index: (np.where(index, vector(index), np.float32("nan")), 0)),
     "shapes": lambda: Split(lambda index: (np.ones((2, 3 + index % 2)), 0)),
     "ragged": lambda: Split(lambda index: (np.ones(1 + index % 3), 0)),
     "ragged, with lengths": lambda: Split(lambda index: (np.ones(1 + index % 3), 0), lengths=lambda ids: 1 + ids % 3),

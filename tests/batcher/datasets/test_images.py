@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import made_data
 import numpy as np
@@ -14,9 +15,15 @@ from batcher.config import BatcherConfig, DataConfig, PolicyConfig
 from batcher.core import BatcherCore
 from batcher.datasets.images import Camera, ImageSplit
 from batcher.plugin import load
+from batcher.workers import Pool
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import Open
+from proto.messages import End, Open
+from proto.transport import Layout
+
+
+def lend(slot: int, layout: Layout) -> dict[str, Any]:
+    return {name: np.empty(shape, dtype) for name, (shape, dtype) in layout.items()}
 
 
 def test_instances_and_classes_are_those_of_torchvision(tmp_path: Path) -> None:
@@ -118,9 +125,40 @@ def test_an_image_that_cannot_be_decoded_is_skipped_and_counted(tmp_path: Path) 
     )
     core.open(Open(incarnation=0, rank=0, slots=1, eval_every=0.0))
     for _ in range(4):
-        core.next(0, 0, lambda slot, layout: {name: np.empty(*one) for name, one in layout.items()})
+        core.next(0, 0, lend)
     assert core.metrics()["skipped_ids"] == (15,)
     assert "truncated" in str(core.metrics()["skipped_errors"])
+
+
+def test_augmented_bytes_do_not_depend_on_who_decodes_them_and_differ_by_pass(tmp_path: Path) -> None:
+    made_data.image_files(tmp_path)
+    config = DataConfig(name="images", root=str(tmp_path), args={"size": 8})
+
+    def stream(workers: int) -> tuple[list[int], list[bytes]]:
+        pools = []
+        core = BatcherCore(
+            RunConfig(budget=2.0),
+            BatcherConfig(batch_size=6, workers=workers),
+            PolicyConfig(name="uniform"),
+            load(config),
+            "images",
+            start_workers=lambda sources, rows: workers and pools.append(Pool(config, 0, sources, rows, workers)),
+        )
+        core.open(Open(incarnation=0, rank=0, slots=1, eval_every=0.0))
+        found: tuple[list[int], list[bytes]] = [], []
+        while not isinstance((batch := core.next(0, 0, lend)[0]), End):
+            if batch.kind == "train":
+                found[0].extend(batch.ids.tolist())
+                found[1].extend(image.tobytes() for image in batch.arrays["inputs"])
+        for pool in pools:
+            pool.close()
+        return found
+
+    ids, images = stream(0)
+    assert len(ids) == 48
+    assert all(images[k] != images[24 + ids[24:].index(ids[k])] for k in range(24))
+    for workers in (1, 4):
+        assert stream(workers) == (ids, images)
 
 
 def test_no_torch_is_needed(tmp_path: Path) -> None:
@@ -129,6 +167,7 @@ def test_no_torch_is_needed(tmp_path: Path) -> None:
 import sys
 from batcher.config import DataConfig
 from batcher.plugin import load
+from batcher.workers import Pool
 load(DataConfig(name="images", root={str(tmp_path)!r})).train[0]
 heavy = {{"torch", "torchvision", "sklearn", "scipy"}} & set(sys.modules)
 assert not heavy, heavy
