@@ -37,11 +37,14 @@ MODELS = Registry(
     },
 )
 
-LOSSES = {
-    "cross_entropy": Builtin("boss.losses:cross_entropy", "cross-entropy of each instance's logits"),
-    "mse": Builtin("boss.losses:mse", "mean squared error, for targets that are numbers"),
-    "bce": Builtin("boss.losses:bce", "binary cross-entropy, for instances with any number of labels (multi-hot)"),
-}
+LOSSES = Registry(
+    "autoassist.losses",
+    {
+        "cross_entropy": Builtin("boss.losses:cross_entropy", "cross-entropy of each instance's logits"),
+        "mse": Builtin("boss.losses:mse", "mean squared error, for targets that are numbers"),
+        "bce": Builtin("boss.losses:bce", "binary cross-entropy, for instances with any number of labels (multi-hot)"),
+    },
+)
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 

@@ -17,7 +17,7 @@ from batcher.plugin import Data
 CLASSES = ("circle", "square", "triangle")
 
 
-def shapes(folder: str = "", size: int = 32, count: int = 600) -> Data:
+def shapes(folder: str = "", size: int = 32, count: int = 450) -> Data:
     """Train and test split; without a `folder` of `count` and a third as many drawings in the temporary folder."""
     place = Path(folder) if folder else drawn(count)
     learn = v2.Compose([v2.RandomResizedCrop(size, scale=(0.6, 1.0)), v2.RandomHorizontalFlip(), v2.PILToTensor()])
