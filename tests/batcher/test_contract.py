@@ -15,6 +15,7 @@ from batcher.check import all_labels
 from batcher.config import DATASETS, DataConfig
 from batcher.decode import kept_random_state, seed_all
 from batcher.plugin import Data, Subset, load
+from batcher.source import Source
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
@@ -88,6 +89,21 @@ def test_inputs_that_are_images_have_the_moments_that_normalise_them(data: Data)
     images = inputs.dtype == np.uint8 and inputs.ndim == 3
     assert len(data.mean) == len(data.std) == (inputs.shape[0] if images else 0)
     assert all(0 < value < 1 for value in (*data.mean, *data.std))
+
+
+def test_a_batch_of_it_travels_and_holds_its_labels(data: Data) -> None:
+    for name, split in splits(data):
+        source = Source(split, name)
+        asked = np.arange(len(split))[::-2]
+        ids, arrays = source.take(asked)
+        assert ids.tolist() == asked.tolist()
+        assert arrays["inputs"].dtype in (np.uint8, np.int64, np.float32)
+        assert arrays["inputs"].std() > 0
+        labels = all_labels(split)
+        assert isinstance(labels, np.ndarray)
+        assert arrays["targets"].tolist() == labels[ids].tolist()
+        again = source.take(asked)[1]
+        assert all(np.array_equal(array, again[key]) for key, array in arrays.items())
 
 
 def test_a_part_of_it_offers_the_same(data: Data) -> None:

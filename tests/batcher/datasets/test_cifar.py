@@ -43,6 +43,25 @@ def test_a_root_that_lacks_files_says_what_fetches_them(tmp_path: Path) -> None:
         load(DataConfig(name="cifar100"))
 
 
+def test_a_download_is_left_to_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("torchvision.datasets")
+
+    def fetch(root: str, download: bool) -> None:
+        assert download
+        made_data.cifar_files(Path(root))
+
+    monkeypatch.setattr(datasets, "CIFAR10", fetch)
+    data = load(DataConfig(name="cifar10", root=str(tmp_path), download=True))
+    assert len(data.train) == 200
+
+    def refuse(root: str, download: bool) -> None:
+        raise OSError("no network here")
+
+    monkeypatch.setattr(datasets, "CIFAR100", refuse)
+    with pytest.raises(ConfigError, match=r"data\.root = .*CIFAR100 cannot be read: OSError: no network here"):
+        load(DataConfig(name="cifar100", root=str(tmp_path), download=True))
+
+
 def test_a_truncated_file_is_an_error_of_one_line(tmp_path: Path) -> None:
     made_data.cifar_files(tmp_path)
     torn = tmp_path / "cifar-10-batches-py" / "data_batch_3"
