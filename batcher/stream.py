@@ -40,6 +40,7 @@ class Tape:
             if (value := getattr(stream, offered, None)) is not None:
                 setattr(self, offered, value)
         self._stateful = hasattr(stream, "state_dict") and hasattr(stream, "load_state_dict")
+        self._beginning = stream.state_dict() if self._stateful else None
         self._items: deque[Any] = deque()
         self._begin(0)
         self._notes: deque[tuple[int, str]] = deque([(0, json.dumps({"at": 0}))])
@@ -124,8 +125,14 @@ class Tape:
             raise ValueError(f"{self._name}: {note!r:.80} is no note of the stream at position {position}")
         if "state" in found:
             self._stream.load_state_dict(found["state"])
-        elif position > at:
-            log.warning("%s has no state_dict(): %d instances are read and passed over", self._name, position - at)
+        elif self._beginning is not None:
+            self._stream.load_state_dict(self._beginning)
+        if "state" not in found and position > at:
+            log.warning(
+                "%s: no state to go on from, %d instances of the stream are read and passed over",
+                self._name,
+                position - at,
+            )
         self._begin(at)
         self._notes = deque([(at, note or json.dumps(found))])
         for stop in range(at + STRIDE, position + STRIDE, STRIDE):
