@@ -92,7 +92,7 @@ def run_serial(
     if not core.spec.test_size:
         view.say(no_test(settings.data.name))
     learner = Learner(core.spec, settings.assistant, ordered=True)
-    history = History(core.spec.train_size, run.lag)
+    history = History(core.spec.ledger_size, run.lag)
     trainer, account = Trainer(run, config, core.spec), Account()
     with MetricsFile(run_dir / "metrics.jsonl", resume.manifest if resume else None) as metrics:
         collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"supervisor": time.process_time()}}, view.say)

@@ -10,8 +10,8 @@ import numpy as np
 from batcher import mistakes as finding
 from batcher.config import DATASETS, DataConfig
 from batcher.decode import kept_random_state
-from batcher.mistakes import Mistake, Seen, all_labels, is_stream
-from batcher.plugin import Data, load
+from batcher.mistakes import Mistake, Seen, all_labels
+from batcher.plugin import Data, is_stream, load
 from batcher.source import Source
 from batcher.workers import Pool
 from proto.messages import Kind

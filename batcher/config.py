@@ -57,6 +57,9 @@ class DataConfig(Section):
     """Fetch the data set into `root` when it is not there."""
     val_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of the training split cut off as validation split (always the same one); 0: none."""
+    epoch_size: int = Field(default=0, ge=0)
+    """For a stream: instances that count as one Boss epoch, so that `run.budget` times this many are trained; 0: as
+    many as its len() says."""
     args: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the data set's callable."""
 

@@ -19,6 +19,8 @@ class Account:
     evaluated: int = 0
     """Instances trained when the last evaluation was made in full: one that is cut off is made again."""
     evaluating: bool = False
+    stream: str = ""
+    """What the last batch said of where a stream stands."""
     candidates: int = 0
     dropped_per_class: list[int] = field(default_factory=list)
     train_s: float = 0.0
@@ -31,7 +33,7 @@ class Account:
             return
         if self.evaluating:
             self.evaluating, self.evaluated = False, self.trained
-        self.passes, self.cursor = batch.passes, batch.cursor
+        self.passes, self.cursor, self.stream = batch.passes, batch.cursor, batch.stream
         self.batches += 1
         self.trained += len(batch.ids)
         self.candidates += batch.candidates
@@ -53,6 +55,7 @@ class Account:
             batches=self.batches,
             trained=self.trained,
             evaluated=self.evaluated,
+            stream=self.stream,
         )
 
     def metrics(self) -> dict[str, Value]:

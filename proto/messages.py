@@ -61,6 +61,7 @@ class DataSpec(Message):
     length, what a split's `collate` adds). `vocabulary`: number of token ids, 0 where that is not known. `mean` and
     `std` (per channel, empty for none) normalise uint8 inputs after division by 255.
 
+    `stream`: the training split is a stream, of which `train_size` instances count as one Boss epoch.
     `train_total` is the number of instances the run will train, `max_batch` the size of the largest batch.
     `train_batches` is the number of batches; with `max_tokens`, the most padded positions of a batch (0: batches are
     cut by instances), it is about that.
@@ -85,6 +86,12 @@ class DataSpec(Message):
     target_dtype: Text = "int64"
     beside: dict[Text, tuple[Text, tuple[Count, ...]]] = {}
     vocabulary: Count = 0
+    stream: bool = False
+
+    @property
+    def ledger_size(self) -> int:
+        """Instances with a record in the ledger: none of a stream, whose instances come once."""
+        return 0 if self.stream else self.train_size
 
     @property
     def outputs(self) -> int:
@@ -180,6 +187,7 @@ class Open(Message):
 
     `seq` is the number of the next batch; `passes` and `cursor` are those of the last batch trained, the `batches`-th
     of the run's training batches; `trained` instances are behind us, `evaluated` when the last evaluation was made.
+    `stream` is what that batch said of a stream.
     """
 
     tag: ClassVar[str] = "open"
@@ -197,6 +205,7 @@ class Open(Message):
     batches: Count = 0
     trained: Count = 0
     evaluated: Count = 0
+    stream: Text = ""
 
 
 class Credit(Message):
@@ -227,7 +236,8 @@ class Batch(Message):
     candidate stood. `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that
     version had seen. `candidates` counts those considered since the batch before, `dropped` int64 [C + 1] the dropped
     ones per class, last those whose class is not known yet. `last` marks the last batch of the budget, or of an
-    evaluation on a split. `arrays` hold "inputs" [B, ...], "targets" [B, ...] and what else `DataSpec` tells of.
+    evaluation on a split. Where the training split is a stream, `stream` is what a Batcher that goes on from here needs
+    beside the cursor. `arrays` hold "inputs" [B, ...], "targets" [B, ...] and what else `DataSpec` tells of.
     """
 
     tag: ClassVar[str] = "batch"
@@ -244,6 +254,7 @@ class Batch(Message):
     candidates: Count
     dropped: Counts
     last: bool
+    stream: Text = ""
     arrays: dict[str, AnyArray]
 
     @model_validator(mode="after")
@@ -276,6 +287,7 @@ class Filled(Message):
     cursor: Count
     candidates: Count
     last: bool
+    stream: Text = ""
     places: Annotated[tuple[Place, ...], Field(max_length=64)]
 
 
