@@ -18,7 +18,7 @@ from autoassist.live import View, evaluation_line
 from autoassist.metrics import MetricsFile
 from autoassist.supervisor import Resume
 from batcher.core import BatcherCore
-from batcher.plugin import load
+from batcher.plugin import load, no_test
 from boss.account import Account
 from boss.clock import Clocked
 from boss.outlet import LossOutlet
@@ -92,8 +92,10 @@ def run_serial(
     boss.allocator.keep_freed_memory()
     run, config = settings.run, settings.boss
     core = BatcherCore(run, settings.batcher, settings.policy, load(settings.data), settings.data.name, run.lag)
+    if not core.spec.test_size:
+        view.say(no_test(settings.data.name))
     learner = Learner(core.spec, settings.assistant, ordered=True)
-    history = History(core.spec.train_size, run.lag)
+    history = History(core.spec.ledger_size, run.lag)
     trainer, account = Trainer(run, config, core.spec), Account()
     with MetricsFile(run_dir / "metrics.jsonl", resume.manifest if resume else None) as metrics:
         collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"supervisor": time.process_time()}}, view.say)

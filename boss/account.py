@@ -22,6 +22,8 @@ class Account:
     evaluated: int = 0
     """Instances trained when the last evaluation was made in full: one that is cut off is made again."""
     evaluating: bool = False
+    stream: str = ""
+    """What the last batch said of where a stream stands."""
     candidates: int = 0
     trained_per_class: list[int] = field(default_factory=list)
     dropped_per_class: list[int] = field(default_factory=list)
@@ -36,7 +38,7 @@ class Account:
             return
         if self.evaluating:
             self.evaluating, self.evaluated = False, self.trained
-        self.passes, self.cursor = batch.passes, batch.cursor
+        self.passes, self.cursor, self.stream = batch.passes, batch.cursor, batch.stream
         self.batches += 1
         self.trained += len(batch.ids)
         self.candidates += batch.candidates
@@ -60,6 +62,7 @@ class Account:
             batches=self.batches,
             trained=self.trained,
             evaluated=self.evaluated,
+            stream=self.stream,
         )
 
     def metrics(self) -> dict[str, Value]:
@@ -67,7 +70,8 @@ class Account:
             "candidates": self.candidates,
             "kept_fraction": self.trained / max(self.candidates, 1),
             "trained_per_class": tuple(self.trained_per_class),
-            "dropped_per_class": tuple(self.dropped_per_class),
+            # The last is of those whose class is not known: without classes it is all there is.
+            "dropped_per_class": tuple(self.dropped_per_class) if len(self.dropped_per_class) > 1 else (),
             "train_s": self.train_s,
         }
 

@@ -5,6 +5,7 @@ dtype and number of dimensions; ids are int64 everywhere, losses and features fl
 travels to its class. A message says nothing about sockets; `proto.codec` turns it into frames and back.
 """
 
+import math
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -55,9 +56,16 @@ class Welcome(Message):
 class DataSpec(Message):
     """Batcher -> supervisor -> Boss and Assistant: the data set, as they need it to build themselves.
 
-    `input_shape` and `input_dtype` are those of one instance. `mean` and `std` (per channel, empty for none) normalise
-    uint8 inputs after division by 255. `train_total` is the number of instances the run will train, `train_batches`
-    the number of batches they come in, `max_batch` the size of the largest one.
+    `input_shape` and `input_dtype` are those of one instance, of the longest one where they differ in length.
+    `classes` is 0 where targets are no class numbers; `target_shape` and `target_dtype` are those of one. `beside` has
+    dtype and shape, of one instance, of what else travels with a batch ("mask" and "lengths" where instances differ in
+    length, what a split's `collate` adds). `vocabulary`: number of token ids, 0 where that is not known. `mean` and
+    `std` (per channel, empty for none) normalise uint8 inputs after division by 255.
+
+    `stream`: the training split is a stream, of which `train_size` instances count as one Boss epoch.
+    `train_total` is the number of instances the run will train, `max_batch` the size of the largest batch.
+    `train_batches` is the number of batches; with `max_tokens`, the most padded positions of a batch (0: batches are
+    cut by instances), it is about that.
     """
 
     tag: ClassVar[str] = "spec"
@@ -74,6 +82,22 @@ class DataSpec(Message):
     train_total: Count
     train_batches: Count
     max_batch: Count
+    max_tokens: Count = 0
+    target_shape: tuple[Count, ...] = ()
+    target_dtype: Text = "int64"
+    beside: dict[Text, tuple[Text, tuple[Count, ...]]] = {}
+    vocabulary: Count = 0
+    stream: bool = False
+
+    @property
+    def ledger_size(self) -> int:
+        """Instances with a record in the ledger: none of a stream, whose instances come once."""
+        return 0 if self.stream else self.train_size
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model gives for an instance: one for each class, or one for each number of its target."""
+        return self.classes or math.prod(self.target_shape)
 
 
 class Ready(Message):
@@ -164,6 +188,7 @@ class Open(Message):
 
     `seq` is the number of the next batch; `passes` and `cursor` are those of the last batch trained, the `batches`-th
     of the run's training batches; `trained` instances are behind us, `evaluated` when the last evaluation was made.
+    `stream` is what that batch said of a stream.
     """
 
     tag: ClassVar[str] = "open"
@@ -181,6 +206,7 @@ class Open(Message):
     batches: Count = 0
     trained: Count = 0
     evaluated: Count = 0
+    stream: Text = ""
 
 
 class Credit(Message):
@@ -212,7 +238,8 @@ class Batch(Message):
     `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that version had seen.
     `candidates` counts those considered since the batch before, `dropped` int64 [C + 1] the dropped ones per class,
     last those whose class is not known yet. `last` marks the last batch of the budget, or of an evaluation on a split.
-    `arrays` hold "inputs" [B, ...] and "targets" [B].
+    Where the training split is a stream, `stream` is what a Batcher that goes on from here needs beside the cursor.
+    `arrays` hold "inputs" [B, ...], "targets" [B, ...] and what else `DataSpec` tells of.
     """
 
     tag: ClassVar[str] = "batch"
@@ -230,6 +257,7 @@ class Batch(Message):
     candidates: Count
     dropped: Counts
     last: bool
+    stream: Text = ""
     arrays: dict[str, AnyArray]
 
     @model_validator(mode="after")
@@ -262,6 +290,7 @@ class Filled(Message):
     cursor: Count
     candidates: Count
     last: bool
+    stream: Text = ""
     places: Annotated[tuple[Place, ...], Field(max_length=64)]
 
 

@@ -49,7 +49,7 @@ def test_no_answer_imports_anything_heavy(words):
 def test_help_names_every_command():
     answer = front_door("--help")
     assert (answer.returncode, answer.stderr) == (0, "")
-    for command in ("launch", "compare", "ablate", "config", "datasets", "models", "policies", *ROLES):
+    for command in ("launch", "compare", "ablate", "config", "check-data", "datasets", "models", "policies", *ROLES):
         assert re.search(rf"^  {command} ", answer.stdout, re.MULTILINE), command
 
 

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -6,30 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from planning import Jumpy, keep, plans
 
-from batcher.generator import Generator, Plan, Position, Select, batch_sizes
+from batcher.cut import ByCount, batch_sizes
+from batcher.generator import Generator, Plan, Position
 from proto.types import Float32s, Int64s
-
-
-def keep(p: float | Sequence[float]) -> Select:
-    """A rule that keeps instance i with probability `p` or p[i], and gives it weight i."""
-
-    def select(ids: Int64s, trained: int, total: int, passes: int) -> tuple[Float32s, Float32s]:
-        table = np.broadcast_to(np.asarray(p, np.float32), (int(ids.max()) + 1,)) if np.isscalar(p) else np.asarray(p)
-        return table[ids].astype(np.float32), ids.astype(np.float32)
-
-    return select
 
 
 def make(cls: type[Generator] = Generator, p: float | Sequence[float] = 1.0, **changes: Any) -> Generator:
     given: dict[str, Any] = {
-        "size": 100, "splits": {}, "batch_size": 32, "total": 250, "eval_every": 0, "seed": 3, "select": keep(p),
+        "size": 100, "splits": {}, "total": 250, "eval_every": 0, "seed": 3, "select": keep(p),
     }  # fmt: skip
-    return cls(**given | changes)
-
-
-def plans(generator: Generator) -> list[Plan]:
-    return list(iter(generator.next, None))
+    cut = ByCount(changes.pop("batch_size", 32))
+    return cls(**{**given, "cuts": dict.fromkeys(("train", "validation", "test"), cut), **changes})
 
 
 def trained(found: Sequence[Plan]) -> list[int]:
@@ -137,19 +126,6 @@ def test_the_plans_add_up(data: st.DataObject) -> None:
         ids = np.concatenate([plan.ids for plan in of_kind])
         np.testing.assert_array_equal(ids, np.tile(np.arange(n), len(ids) // n))
         assert [plan.last for plan in of_kind] == [plan.ids[-1] == n - 1 for plan in of_kind]
-
-
-class Jumpy(Generator):
-    """Considers chunks of other sizes than its keep rate suggests."""
-
-    rates: Iterator[float]
-
-    @property
-    def _rate(self) -> float:
-        return next(self.rates)
-
-    @_rate.setter
-    def _rate(self, value: float) -> None: ...
 
 
 def compare_chunk_sizes(p: list[float], batch_size: int, total: int, random: Random) -> None:
