@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 import assistant.checkpoint
+import boss.allocator
 import boss.checkpoint
 from assistant.history import History
 from assistant.learner import Learner
@@ -88,6 +89,7 @@ def run_serial(
     """
     if settings.boss.threads:
         torch.set_num_threads(settings.boss.threads)
+    boss.allocator.keep_freed_memory()
     run, config = settings.run, settings.boss
     core = BatcherCore(run, settings.batcher, settings.policy, load(settings.data), settings.data.name, run.lag)
     learner = Learner(core.spec, settings.assistant, ordered=True)

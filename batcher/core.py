@@ -180,6 +180,7 @@ class BatcherCore:
             incarnation=incarnation,
             slot=slot,
             ids=plan.ids,
+            passes_of=plan.passes_of,
             weights=plan.weights,
             version=begun.version,
             version_step=begun.version_step,

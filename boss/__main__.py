@@ -2,6 +2,7 @@
 
 import sys
 import time
+from functools import partial
 
 from boss.config import BossConfig
 from proto.carriers import SlotReceiver
@@ -22,7 +23,7 @@ def body(worker: Worker) -> None:
     # Torch takes seconds to import: after HELLO, so that the supervisor knows that we are there.
     import torch
 
-    from boss import checkpoint
+    from boss import allocator, checkpoint
     from boss.account import Account
     from boss.clock import Clocked
     from boss.copier import CudaLane
@@ -36,6 +37,7 @@ def body(worker: Worker) -> None:
         torch.set_num_threads(config.threads)
     if worker.run.deterministic:
         torch.use_deterministic_algorithms(True, warn_only=True)
+    allocator.keep_freed_memory()
     spec = worker.expect(DataSpec)
     trainer, account = Trainer(worker.run, config, spec), Account()
     outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue, prompt=worker.run.deterministic)
@@ -43,7 +45,8 @@ def body(worker: Worker) -> None:
         checkpoint.load(worker.run_dir, worker.info.resume, trainer, account, outlet)
     batches = worker.port("batches")
     pinned = config.pin_memory and trainer.device.type == "cuda"
-    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pin if pinned else None)
+    pins = partial(pin, warn=worker.warn) if pinned else None
+    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pins, worker.warn)
     worker.owns(carrier)
     if pinned:
         lane, staged = CudaLane(trainer.device), trainer.prepare.copier

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from proto.fields import AnyArray, Count, Counts, Floats, Ids, Matrix, Text, same_length
+from proto.types import Array
 
 PROTOCOL = 1
 """Version of the messages; a peer that speaks another one is refused."""
@@ -206,11 +207,12 @@ class Unmapped(Message):
 class Batch(Message):
     """Batcher -> Boss: one batch of B instances.
 
-    `seq` is gapless over the stream and names the batch (its batch id). `passes` and `cursor` say where its last
-    candidate stood. `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that
-    version had seen. `candidates` counts those considered since the batch before, `dropped` int64 [C + 1] the dropped
-    ones per class, last those whose class is not known yet. `last` marks the last batch of the budget, or of an
-    evaluation on a split. `arrays` hold "inputs" [B, ...] and "targets" [B].
+    `seq` is gapless over the stream and names the batch (its batch id). `passes_of` int64 [B] is the pass of each
+    instance (2**63 - 1 in evaluations, which belong to none); `passes` and `cursor` say where the last candidate stood.
+    `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that version had seen.
+    `candidates` counts those considered since the batch before, `dropped` int64 [C + 1] the dropped ones per class,
+    last those whose class is not known yet. `last` marks the last batch of the budget, or of an evaluation on a split.
+    `arrays` hold "inputs" [B, ...] and "targets" [B].
     """
 
     tag: ClassVar[str] = "batch"
@@ -219,6 +221,7 @@ class Batch(Message):
     incarnation: Count
     slot: Count
     ids: Ids
+    passes_of: Ids
     weights: Floats
     version: Count
     version_step: Count
@@ -231,9 +234,9 @@ class Batch(Message):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        lengths = {len(self.ids), len(self.weights), *(len(a) if a.ndim else -1 for a in self.arrays.values())}
-        if len(lengths) != 1 or not self.arrays:
-            raise ValueError("ids, weights and arrays differ in length")
+        each: tuple[Array, ...] = (self.ids, self.passes_of, self.weights, *self.arrays.values())
+        if len({len(array) if array.ndim else -1 for array in each}) != 1 or not self.arrays:
+            raise ValueError("ids, passes, weights and arrays differ in length")
         return self
 
 
