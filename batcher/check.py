@@ -1,7 +1,7 @@
 """`autoassist check-data`: loads a data set as a run would, and finds what will not work before a run does."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,20 +70,22 @@ def check(config: DataConfig, batch_size: int, seed: int) -> Findings:
     with kept_random_state():
         for name, split in splits.items():
             if split is not None:
-                _look(found, name, split, len(data.class_names), seed)
+                _look(found, name, split, len(data.class_names), seed, lambda: load(config).train)
         _compare(found, data)
         if not found.mistakes:
             _draw(found, config, data, batch_size, seed)
     return found
 
 
-def _look(found: Findings, name: Kind, split: Any, classes: int, seed: int) -> None:
+def _look(found: Findings, name: Kind, split: Any, classes: int, seed: int, anew: Callable[[], Any]) -> None:
     collates = hasattr(split, "collate")
     seen, problems = ([], []) if collates else finding.read(name, split, seed)
     if seen:
         problems += finding.in_shapes(name, split, seen)
         problems += finding.in_labels(name, split, seen, classes)
         problems += finding.in_randomness(name, split, seen, seed)
+        if not problems and is_stream(split):
+            problems += finding.in_stream(name, split, anew(), seen, seed)
         if not problems:
             problems += finding.in_offers(name, split, seen)
     elif collates and not is_stream(split):

@@ -1,8 +1,8 @@
 """What can be wrong with a split, told from a sample of its items and from what it offers beside them."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
         seed_all(seed, 0, index)
         try:
             item = get()
+        except StopIteration:
+            break
         except IndexError as error:
             problem = f"len() says {len(split)}, but item {index} raises IndexError: {error}"
             mistakes.append(Mistake(name, problem, "let __len__ return the number of items that can be read"))
@@ -67,7 +69,8 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
 
 def _readers(split: Any) -> Iterator[tuple[int, Callable[[], Any]]]:
     if is_stream(split):
-        yield from ((index, lambda item=item: item) for index, item in enumerate(islice(split, SAMPLE)))
+        iterator = iter(split)
+        yield from ((index, lambda: next(iterator)) for index in range(SAMPLE))
     else:
         yield from ((index, lambda index=index: split[index]) for index in sample(len(split)).tolist())
 
@@ -206,6 +209,32 @@ def in_randomness(name: str, split: Any, seen: Sequence[Seen], seed: int) -> Ite
             )
             yield Mistake(name, f"non-deterministic: instance {one.index}, read twice with one seed, differs", mend)
             return
+
+
+def in_stream(name: str, stream: Any, again: Any, seen: Sequence[Seen], seed: int) -> Iterator[Mistake]:
+    """Whether `again`, the stream loaded anew, gives what was `seen` of it, and whether it can be gone on with."""
+
+    def following(iterator: Iterator[Any], position: int) -> Array:
+        seed_all(seed, 0, position)
+        return np.asarray(next(iterator, [0])[0])
+
+    iterator = iter(again)
+    if not all(np.array_equal(one.inputs, following(iterator, one.index)) for one in seen):
+        mend = "draw from random, numpy.random or torch, seeded for each position, or from a generator of a fixed seed"
+        yield Mistake(name, "non-deterministic: the stream, loaded and begun again, gives other instances", mend)
+    elif hasattr(stream, "state_dict") and hasattr(stream, "load_state_dict"):
+        try:
+            state = json.loads(json.dumps(again.state_dict(), allow_nan=False))
+            expected = following(iterator, len(seen))
+            stream.load_state_dict(state)
+            found = following(iter(stream), len(seen))
+        except Exception as error:  # whatever the user's stream raises
+            problem = f"state_dict or load_state_dict raises {type(error).__name__}: {error}"
+            yield Mistake(name, problem, "let the state be JSON: numbers, texts, lists and dicts")
+            return
+        if not np.array_equal(expected, found):
+            mend = "let iter() go on from where load_state_dict says, right after the last instance given"
+            yield Mistake(name, "a stream that goes on from state_dict() gives another instance next", mend)
 
 
 def in_offers(name: str, split: Any, seen: Sequence[Seen]) -> Iterator[Mistake]:
