@@ -5,7 +5,7 @@ alone. A split is any map-style torch `Dataset` whose items are `(input, label)`
 offered. It may offer more, which is otherwise derived from the items:
 
 - `labels(ids)`: the labels [n] of the instances `ids`, int64 [n], without loading the inputs;
-- `features(ids)`: float32 [n, D], what the Assistant looks at; or int64 [n, L], token ids padded with 0;
+- `features(ids)`: what the Assistant looks at: float32 [n, D]; or token ids, n int arrays or [n, L] padded with 0;
 - `fill(ids, out)`: writes the instances straight into `out["inputs"]` [n, ...] and `out["targets"]` [n];
 - `lengths(ids)`: int64 [n], the lengths of inputs that differ in it;
 - `collate(items)`: a list of n items as a dict of arrays of n rows;

@@ -35,6 +35,9 @@ FOUND = {
     "negative targets": ("label out of range: that of instance 0 is -1", "0, 1, ..."),
     "nan": ("the label of instance 3 is nan", "leave the instance out"),
     "over names": ("that of instance 3 is 3, there are 3 class_names", "name all of them"),
+    "lengths that raise": ("it raises IndexError", "docs/plugins.md"),
+    "few token features": ("features gives 1 arrays of token ids for 12 instances", "leave features out"),
+    "labels of shapes": ("labels have different shapes", "the same"),
     "few targets": ("targets has 5 labels, but len() says 12", "one label for each"),
     "other labels": ("the label of instance 0 is 0, but labels(ids) or targets says 1", "label of the item"),
     "clock": ("non-deterministic: instance 0, read twice with one seed, differs", "seeded for each instance"),
@@ -62,7 +65,14 @@ def found_in(kind: str) -> Findings:
 
 
 def test_every_toy_is_either_sound_or_a_mistake() -> None:
-    assert set(mistaken.MADE) == {*FOUND, "sound", "random", "ragged, with lengths", "to be predicted"}
+    assert set(mistaken.MADE) == {
+        *FOUND,
+        "sound",
+        "random",
+        "ragged, with lengths",
+        "to be predicted",
+        "token features",
+    }
 
 
 @pytest.mark.parametrize("kind", FOUND)
@@ -75,7 +85,7 @@ def test_a_mistake_is_found_and_said_how_to_mend(kind: str) -> None:
     assert "\n" not in mistake.problem + mistake.mend
 
 
-@pytest.mark.parametrize("kind", ["sound", "random"])
+@pytest.mark.parametrize("kind", ["sound", "random", "token features"])
 def test_nothing_is_found_where_nothing_is_wrong(kind: str) -> None:
     found = found_in(kind)
     assert found.mistakes == []
