@@ -97,6 +97,7 @@ class BatcherCore:
             train_total=self.total,
             train_batches=batches,
             max_batch=largest,
+            assistant=self.selector.assistant,
         )
         self.skipped: list[int] = []
         """Ids of instances that cannot be used."""
@@ -188,7 +189,10 @@ class BatcherCore:
             last=plan.last,
             arrays=arrays,
         )
-        return batch, self._features(batch) if train else None
+        if not train:
+            return batch, None
+        self.store.visit(batch.ids, batch.arrays)
+        return batch, self._features(plan, seq, incarnation) if self.spec.assistant != "none" else None
 
     def _begin(self, generator: Generator) -> _Begun | None:
         """Plans the next batch and has its instances decoded, by other processes where there are any."""
@@ -257,11 +261,15 @@ class BatcherCore:
                 f"{self.skipped_errors[-1]}; mend the data, or allow more"
             )
 
-    def _features(self, batch: Batch) -> Features:
-        self.store.visit(batch.ids, batch.arrays)
-        features, labels, _ = self.store.get(batch.ids)
+    def _features(self, plan: Plan, seq: int, incarnation: int) -> Features:
+        features, labels, _ = self.store.get(plan.ids)
         return Features(
-            batch_id=batch.seq, incarnation=batch.incarnation, ids=batch.ids, features=features, labels=labels
+            batch_id=seq,
+            incarnation=incarnation,
+            ids=plan.ids,
+            features=features,
+            labels=labels,
+            wanted=self.selector.wanted(plan.ids, plan.coins),
         )
 
     def _count(self, ids: Int64s) -> Int64s:
@@ -279,6 +287,7 @@ class BatcherCore:
             "skipped": len(self.skipped),
             "skipped_ids": tuple(self.skipped[-16:]),
             "skipped_errors": "; ".join(self.skipped_errors),
+            "p_histogram": tuple(self.selector.histogram.tolist()),
             "forced": self._generator.forced if self._generator else 0,
             "version": self.selector.version,
             "weights_refused": self.selector.weights_refused,

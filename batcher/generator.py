@@ -11,21 +11,21 @@ import numpy as np
 
 from batcher.decode import OUTSIDE
 from proto.messages import Kind
-from proto.types import Bools, Float32s, Int64s
+from proto.types import Array, Bools, Float32s, Int64s
 
 ORDER, COINS = 0, 1
 """Purposes of the random streams of a pass."""
 MAX_CHUNK = 65_536
 
 Select = Callable[[Int64s, int, int, int], tuple[Float32s, Float32s]]
-"""(candidate ids, trained so far, total, pass) -> (p, w)."""
+"""(candidate ids, trained when the batch will be, total, pass) -> (p, w)."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """Who is in the next batch, and where the stream stands after it.
 
-    `passes_of` int64 [n]: the pass of each. `passes` and `cursor`: pass and position of its last candidate.
+    `passes_of` int64 [n]: the pass of each; `coins` [n]: what it was kept by. `passes` and `cursor`: pass and position of its last candidate.
     `candidates`: how many were considered since the plan before; `dropped`: the ids of those that were not kept.
     """
 
@@ -38,6 +38,7 @@ class Plan:
     candidates: int
     dropped: Int64s
     last: bool
+    coins: Array
 
 
 def batch_sizes(total: int, batch_size: int) -> tuple[int, int]:
@@ -135,19 +136,20 @@ class Generator:
             self._evaluating.insert(0, (kind, stop))
         ids, nobody = np.arange(start, stop), np.empty(0, np.int64)
         outside = np.full(len(ids), OUTSIDE)
-        return Plan(kind, ids, outside, np.ones(len(ids), np.float32), self._passes, self._position, 0, nobody, last)
+        ones = np.ones(len(ids), np.float32)
+        return Plan(kind, ids, outside, ones, self._passes, self._position, 0, nobody, last, ones)
 
     def _next_train(self) -> Plan:
         left = self.total - self.trained
         wanted = left if left == self.batch_size + 1 > 2 else min(left, self.batch_size)
-        ids, passes_of, weights, dropped = [], [], [], []
+        ids, passes_of, weights, dropped, coins = [], [], [], [], []
         have = candidates = dropped_in_a_row = 0
         while have < wanted:
             if dropped_in_a_row < self.size:
-                chunk, w, keep = self._consider(wanted - have, self.size - dropped_in_a_row)
+                chunk, w, keep = self._consider(wanted - have, self.size - dropped_in_a_row, self.trained + wanted)
             else:
                 # All N were dropped, and would be again: the policy is overruled for the rest of this batch.
-                chunk, w, keep = self._consider(wanted - have, MAX_CHUNK, overrule=True)
+                chunk, w, keep = self._consider(wanted - have, MAX_CHUNK, self.trained + wanted, overrule=True)
                 self.forced += min(wanted - have, int(keep.sum()))
             # Candidates after the last one needed are not consumed: the next batch judges them with newer weights.
             used = len(chunk) if keep.sum() < wanted - have else int(np.flatnonzero(keep)[wanted - have - 1]) + 1
@@ -159,6 +161,7 @@ class Generator:
                 dropped_in_a_row = used - 1 - int(np.flatnonzero(keep)[-1]) if kept else dropped_in_a_row + used
             have, candidates = have + kept, candidates + used
             ids.append(chunk[keep])
+            coins.append(self._coins[self._position - used : self._position][keep])
             passes_of.append(np.full(kept, self._passes))
             weights.append(w[keep])
             dropped.append(chunk[~keep])
@@ -167,10 +170,12 @@ class Generator:
         return Plan(
             "train", np.concatenate(ids), np.concatenate(passes_of), np.concatenate(weights),
             self._passes, self._position, candidates,
-            np.concatenate(dropped), self.trained == self.total,
+            np.concatenate(dropped), self.trained == self.total, np.concatenate(coins),
         )  # fmt: skip
 
-    def _consider(self, wanted: int, most: int, *, overrule: bool = False) -> tuple[Int64s, Float32s, Bools]:
+    def _consider(
+        self, wanted: int, most: int, trained: int, *, overrule: bool = False
+    ) -> tuple[Int64s, Float32s, Bools]:
         """The next candidates of one pass, about as many as give `wanted` kept ones: ids, weights and who is kept."""
         if self._position == self.size:
             self._position = 0
@@ -178,6 +183,6 @@ class Generator:
         length = min(int(wanted / self._rate * 1.1) + 8, most, MAX_CHUNK, self.size - self._position)
         here = slice(self._position, self._position + length)
         ids = self._order[here]
-        p, w = self.select(ids, self.trained, self.total, self._passes)
+        p, w = self.select(ids, trained, self.total, self._passes)
         keep = np.ones(length, bool) if overrule else self._coins[here] < p
         return ids, w, keep & ~self.banned[ids]
