@@ -13,7 +13,7 @@ from assistant.history import History
 from assistant.learner import Learner
 from autoassist.checkpoints import Collector
 from autoassist.config import Settings
-from autoassist.live import View, evaluation_line
+from autoassist.live import View, evaluation_line, gate_line
 from autoassist.metrics import MetricsFile
 from autoassist.supervisor import Resume
 from batcher.core import BatcherCore
@@ -112,9 +112,15 @@ def run_serial(
             view.say(evaluation_line(values))
             checkpointer.after_evaluation(values)
 
+        def gate(values: dict[str, Value]) -> None:
+            metrics.write("assistant", "gate", values)
+            view.say(gate_line(values))
+
+        learner.on_gate = gate
         trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
         if every and not stream.complete:
             checkpointer.save()
+    core.write_suspects(run_dir / "suspects.csv")
     if stream.complete:
         boss.checkpoint.save_weights(trainer.evaluated.state_dict(), run_dir / "model.safetensors")
     return {

@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from batcher.generator import Generator, Plan, Position, batch_sizes
 from batcher.plugin import Data, Split
 from batcher.selector import Selector
 from batcher.source import Finish, Source
+from batcher.suspects import suspects, write
 from proto.config import RunConfig
 from proto.errors import ConfigError
 from proto.messages import Batch, DataSpec, End, Features, Kind, Open, Value, Weights
@@ -280,6 +282,10 @@ class BatcherCore:
         labels = self.store.labels(ids)
         return np.bincount(np.where(labels < 0, classes, labels), minlength=classes + 1).astype(np.int64)
 
+    def write_suspects(self, path: Path) -> None:
+        """Writes the suspects as CSV."""
+        write(path, self.selector, self.spec.class_names, getattr(self.train.split, "describe", None))
+
     def metrics(self) -> dict[str, Value]:
         return {
             "candidates": self._candidates,
@@ -287,6 +293,7 @@ class BatcherCore:
             "skipped": len(self.skipped),
             "skipped_ids": tuple(self.skipped[-16:]),
             "skipped_errors": "; ".join(self.skipped_errors),
+            "suspects": len(suspects(self.selector)),
             "p_histogram": tuple(self.selector.histogram.tolist()),
             "forced": self._generator.forced if self._generator else 0,
             "version": self.selector.version,

@@ -101,15 +101,17 @@ class FeatureStore:
     def get(self, ids: Int64s) -> tuple[Float32s, Int64s, Bools]:
         """Scaled features float32 [n, D], labels int64 [n] and whether they are known, bool [n], for `ids`.
 
-        Where they are not known, because no instance has been assembled and the source offers none, they are 0 and -1.
+        Where they are not known, because the instance must be decoded, has not been yet, and the source offers none,
+        they are 0 and -1.
         """
         new = ids[~self._known[ids]]
         if len(new):
             features, labels = self._offered(new), self._labels[new]
             if features is not None and labels.min() >= 0:
                 self._keep(new, features, labels)
-            elif len(again := new[self._seen_before[new]]):
-                self.visit(*self.source.take(again))
+            elif len(cheap := new[self._seen_before[new]] if self.source.by_item else new):
+                # Arrays in memory can be looked at before they are visited; items would have to be decoded.
+                self.visit(*self.source.take(cheap))
         return widened(self._features[ids]), self._labels[ids], self._known[ids]
 
     def _offered(self, ids: Int64s) -> Float32s | None:

@@ -7,6 +7,8 @@ then read faster:
 - `labels(ids)`: int64 [n], without loading the inputs;
 - `features(ids)`: float32 [n, D], what the Assistant looks at;
 - `fill(ids, out)`: writes the instances straight into `out["inputs"]` [n, ...] and `out["targets"]` [n].
+
+With `describe(id)`, which says in a few words what an instance is (its file, say), suspects.csv is easier to read.
 """
 
 from collections.abc import Sequence
@@ -92,6 +94,8 @@ class Subset:
                 setattr(self, name, lambda some, offered=offered: offered(ids[some]))
         if fill := getattr(split, "fill", None):
             self.fill = lambda some, out: fill(ids[some], out)
+        if describe := getattr(split, "describe", None):
+            self.describe = lambda one: describe(int(ids[one]))
         if many := getattr(split, "__getitems__", None):
             self.__getitems__ = lambda some: many(ids[some].tolist())
         if (targets := getattr(split, "targets", None)) is not None:

@@ -3,7 +3,10 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from proto.messages import Batch, Open, Value
+from proto.types import Int64s
 
 
 @dataclass
@@ -21,6 +24,7 @@ class Account:
     evaluating: bool = False
     candidates: int = 0
     dropped_per_class: list[int] = field(default_factory=list)
+    kept_per_class: list[int] = field(default_factory=list)
     train_s: float = 0.0
 
     def add(self, batch: Batch) -> None:
@@ -35,10 +39,13 @@ class Account:
         self.batches += 1
         self.trained += len(batch.ids)
         self.candidates += batch.candidates
-        dropped = batch.dropped.tolist()
-        self.dropped_per_class = [
-            a + b for a, b in zip(self.dropped_per_class or [0] * len(dropped), dropped, strict=True)
-        ]
+        classes = len(batch.dropped)
+        # Whatever is no class, as targets of another kind are, counts with those whose class is not known.
+        targets = batch.arrays["targets"].reshape(len(batch.ids), -1)[:, 0].astype(np.int64)
+        targets[(targets < 0) | (targets >= classes)] = classes - 1
+        kept = np.bincount(targets, minlength=classes)
+        self.dropped_per_class = _added(self.dropped_per_class, batch.dropped)
+        self.kept_per_class = _added(self.kept_per_class, kept)
 
     def open(self, incarnation: int, slots: int, eval_every: float) -> Open:
         """The message that has the Batcher begin, or go on, after the batches accounted for."""
@@ -60,8 +67,13 @@ class Account:
             "candidates": self.candidates,
             "kept_fraction": self.trained / max(self.candidates, 1),
             "dropped_per_class": tuple(self.dropped_per_class),
+            "kept_per_class": tuple(self.kept_per_class),
             "train_s": self.train_s,
         }
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _added(counts: list[int], more: Int64s) -> list[int]:
+    return [a + b for a, b in zip(counts or [0] * len(more), more.tolist(), strict=True)]
