@@ -109,7 +109,7 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
     if fractions:
         table.add_row("kept fraction per class", f"{min(fractions):.3f} to {max(fractions):.3f}", "")
     if summary["gain"] is not None:
-        note = f"90 %: {summary['gain_low']:.3f} to {summary['gain_high']:.3f}; share of the loss kept beyond that of instances"
+        note = f"share of loss kept - of instances; 90 %: {summary['gain_low']:.3f} to {summary['gain_high']:.3f}"
         row("gain of selecting", "gain", "{:.3f}", note)
         row("prediction error", "prediction_error", "{:.3f}", "root mean square, log of the loss")
     if summary["suspects"]:

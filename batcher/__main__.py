@@ -15,7 +15,6 @@ from proto.carriers import SlotSender
 from proto.lifecycle import Worker, run_worker
 from proto.messages import End, Kind, Ready, Start
 
-
 SUSPECTS = "suspects.csv"
 
 

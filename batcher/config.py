@@ -21,7 +21,9 @@ POLICIES = {
         "batcher.policies:AutoAssist", "the AutoAssist paper's: keeps what the Assistant expects to have a high loss"
     ),
     "ledger": Builtin("batcher.policies:Ledger", "p from the last loss, by a soft or a hard rule"),
-    "infobatch": Builtin("batcher.policies:InfoBatch", "drops half of what is below the mean loss, the rest weighs more"),
+    "infobatch": Builtin(
+        "batcher.policies:InfoBatch", "drops half of what is below the mean loss, the rest weighs more"
+    ),
     "selective_backprop": Builtin("batcher.policies:SelectiveBackprop", "p from the rank of the last loss"),
     "importance": Builtin("batcher.policies:Importance", "p in proportion to the last loss, w = 1 / p"),
     "self_paced": Builtin("batcher.policies:SelfPaced", "low last losses first, then more and more"),

@@ -25,7 +25,8 @@ Select = Callable[[Int64s, int, int, int], tuple[Float32s, Float32s]]
 class Plan:
     """Who is in the next batch, and where the stream stands after it.
 
-    `passes_of` int64 [n]: the pass of each; `coins` [n]: what it was kept by. `passes` and `cursor`: pass and position of its last candidate.
+    `passes_of` int64 [n]: the pass of each; `coins` [n]: those it was kept by. `passes` and `cursor`: pass and position
+    of its last candidate.
     `candidates`: how many were considered since the plan before; `dropped`: the ids of those that were not kept.
     """
 

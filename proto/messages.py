@@ -322,10 +322,10 @@ class Mark(Message):
 class Weights(Message):
     """Assistant -> Batcher: snapshot `version`, which has seen the losses of Boss step `step`.
 
-    `arrays` are the scorer's. `untrained_loss` is the mean loss of the first report, `selecting` the gate's word: whether
-    selecting gains anything. `delta` is the part of the ledger that changed since the delta before (`delta_number`
-    counts them, gapless): "ids", "last_loss", "loss_before", "times_trained", "last_step", equally long. A `full` one
-    holds every record that there is and starts the count anew.
+    `arrays` are the scorer's. `untrained_loss` is the mean loss of the first report, `selecting` the gate's word:
+    whether selecting gains anything. `delta` is the part of the ledger that changed since the delta before
+    (`delta_number` counts them, gapless): "ids", "last_loss", "loss_before", "times_trained", "last_step", equally
+    long. A `full` one holds every record that there is and starts the count anew.
     """
 
     tag: ClassVar[str] = "weights"

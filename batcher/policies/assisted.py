@@ -69,7 +69,7 @@ class Assist:
             return ones(candidates), ones(candidates)
         predicted = candidates.predicted
         last = in_units(candidates.last_loss, progress.mean_loss)
-        blended = predicted**np.float32(1 - self.blend) * last**np.float32(self.blend)
+        blended = predicted ** np.float32(1 - self.blend) * last ** np.float32(self.blend)
         relative = np.where(np.isnan(last), predicted, np.where(np.isnan(predicted), last, blended))
         p = soft(relative, self.gamma, self.beta)
         w = inverse(p, self.alpha, self.w_max)

@@ -1,7 +1,7 @@
 """Policies that look at last losses only. They need no Assistant but its ledger; an instance without a loss is kept.
 
-"All losses" are the last ones of a fixed sample of at most 4096 instances: a mean or rank among them is as good as among
-all, and can be taken anew for each batch whatever the size of the data set.
+"All losses" are the last ones of a fixed sample of at most 4096 instances: a mean or rank among them is as good as
+among all, and can be taken anew for each batch whatever the size of the data set.
 """
 
 import math
@@ -19,9 +19,10 @@ from proto.types import Float32s
 class Ledger:
     """p from the last loss l and the running mean loss m.
 
-    "soft": p = gamma + (1 - gamma) min(1, (l / m)^beta), w = min(p^-alpha, w_max). "hard": p = 1 where l > m, else gamma;
-    w = 1. The soft rule is importance sampling by loss (Katharopoulos, Fleuret, 2017, "Biased importance sampling",
-    section 3) with a floor and a partly taken correction. Costs a look-up and a power.
+    "soft": p = gamma + (1 - gamma) min(1, (l / m)^beta), w = min(p^-alpha, w_max). "hard": p = 1 where l > m, else
+    gamma; w = 1. The soft rule is importance sampling by loss (Katharopoulos, Fleuret, "Biased importance sampling for
+    deep neural network training", 2017, section 3) with a floor and a correction taken in part. Costs a look-up and a
+    power.
     """
 
     assistant = "none"
@@ -65,7 +66,7 @@ class InfoBatch:
             return ones(candidates), ones(candidates)
         below = candidates.last_loss < mean_of(candidates.all_losses)
         p = np.where(below, np.float32(1 - self.r), np.float32(1))
-        return p, 1 / p
+        return p, (1 / p).astype(np.float32)
 
 
 class SelectiveBackprop:
@@ -94,8 +95,8 @@ class SelectiveBackprop:
 class Importance:
     """Importance sampling by loss (Katharopoulos, Fleuret, ICML 2018, section 3.1, with the loss as score).
 
-    p = min(1, f l / m), at least gamma, with m the mean of all last losses; w = 1 / p, at most w_max (without one,
-    what is kept stands without bias for all). Costs a look-up and a division, and a mean over the sample for each batch.
+    p = min(1, f l / m), at least gamma, with m the mean of all last losses; w = 1 / p, at most w_max (without one, what
+    is kept stands without bias for all). Costs a look-up and a division, and a mean over the sample for each batch.
     """
 
     assistant = "none"

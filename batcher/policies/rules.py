@@ -8,6 +8,8 @@ from batcher.policies.candidates import Candidates
 from proto.errors import ConfigError
 from proto.types import Float32s
 
+SMALLEST, LARGEST = (float(limit) for limit in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
+
 
 def ones(candidates: Candidates) -> Float32s:
     return np.ones(len(candidates), np.float32)
@@ -23,9 +25,10 @@ def soft(relative: Float32s, gamma: float, beta: float) -> Float32s:
 
 def in_units(losses: Float32s, mean: float) -> Float32s:
     """Losses [n] in units of their `mean`; NaN where that says nothing, being 0 or not finite."""
-    if not (math.isfinite(mean) and mean > 0):
+    if not (math.isfinite(mean) and mean >= SMALLEST):
         return np.full_like(losses, np.nan)
-    return np.maximum(losses, 0) / np.float32(mean) if mean >= 1e-30 else np.full_like(losses, np.nan)
+    with np.errstate(over="ignore"):
+        return (np.maximum(losses, 0) / np.float32(min(mean, LARGEST))).astype(np.float32)
 
 
 def mean_of(losses: Float32s) -> float:

@@ -24,7 +24,7 @@ def selector() -> Selector:
 
 def snapshot(version: int, delta_number: int, ids: list[int] | None = None, **changes: Any) -> Weights:
     """Snapshot `version`, all of its numbers made from it."""
-    arrays = {name: array + version for name, array in scorer.initial(DIM, CLASSES).items()}
+    arrays = {name: array + version for name, array in scorer.initial("above", DIM, CLASSES).items()}
     source = Ledger(SIZE)
     source.fold(np.arange(SIZE), np.full(SIZE, version, np.float32), version)
     changed = np.array([version] if ids is None else ids)
@@ -65,7 +65,7 @@ def test_versions_may_be_left_out_but_deltas_may_not(selector: Selector) -> None
     assert (selector.version, selector.weights_refused) == (7, 1)
 
 
-INITIAL = scorer.initial(DIM, CLASSES)
+INITIAL = scorer.initial("above", DIM, CLASSES)
 REFUSED: dict[str, dict[str, Any]] = {
     "older": {"version": 2},
     "skipped delta": {"delta_number": 2},
