@@ -21,7 +21,7 @@ HIDDEN = 64, 32
 HISTORY = 6
 """Values that stand for an instance's record in the ledger."""
 SOFTENED = 0.05
-"""What is predicted is log(r + 0.05) for a loss r in units of the mean: far below the mean all losses are alike."""
+"""What the output stands for is log(r + 0.05), r the loss in units of the mean: far below the mean all are alike."""
 BLOCK = 256
 """Rows of one product. The last bits of a product depend on the number of its rows, and a run that is resumed may
 look at candidates in other portions: so there is only this one number."""
