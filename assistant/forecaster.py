@@ -1,10 +1,10 @@
 """The Assistant "loss": a network that predicts the loss an instance has now, from content, class and history.
 
-It is a regression in log space: for a loss l and the mean loss m the network's output f stands for log(l / m + 0.05), and
-its cost is the quasi-likelihood of Poisson regression, exp(f) - f (l / m + 0.05) (McCullagh, Nelder, Generalized Linear
-Models, 1989, chapter 9), whose minimum is the mean; least squares on logarithms would find the median, which is far below
-it where a few losses are very high. What is left over is mended by the factor `calibration`, which makes the predictions
-add up to the losses on the unbiased sample (`assistant.sample`).
+It is a regression in log space: for a loss l and the mean loss m the network's output f stands for log(l / m + 0.05),
+and its cost is the quasi-likelihood of Poisson regression, exp(f) - f (l / m + 0.05) (McCullagh, Nelder, Generalized
+Linear Models, 1989, chapter 9), whose minimum is the mean; least squares on logarithms would find the median, which is
+far below it where a few losses are very high. What is left over is mended by the factor `calibration`, which makes the
+predictions add up to the losses on the unbiased sample (`assistant.sample`).
 
 An Assistant must be of use within the first pass, on a few thousand instances, so it learns each batch once and then
 small draws from the last 2048 instances, as experience replay does.
@@ -52,7 +52,7 @@ class Forecaster:
         self._optimizer = torch.optim.Adam(self._parameters.values(), lr=LR * lr)
         self._optimizer_steps = 0
         self._judge, self._sample = Judge(window), sample
-        self._memory = {
+        self._memory: dict[str, Array] = {
             "features": np.zeros((REPLAYED, feature_dim), np.float32),
             "labels": np.zeros(REPLAYED, np.int64),
             "history": np.zeros((REPLAYED, scorer.HISTORY), np.float32),
@@ -141,8 +141,8 @@ class Forecaster:
         }
         return {
             **self.arrays(), **moments, **{f"memory.{name}": values for name, values in self._memory.items()},
-            "remembered": np.array([self._remembered]), "optimizer_steps": np.array([self._optimizer_steps]), "sums": self._sums,
-            "counted": np.array([self._counted]), "error": self._error,
+            "remembered": np.array([self._remembered]), "optimizer_steps": np.array([self._optimizer_steps]),
+            "sums": self._sums, "counted": np.array([self._counted]), "error": self._error,
         }  # fmt: skip
 
     def load(self, arrays: Mapping[str, Array]) -> None:

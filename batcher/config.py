@@ -65,7 +65,7 @@ class BatcherConfig(Section):
 class PolicyConfig(Section):
     """The policy: which candidates are kept."""
 
-    name: str = "autoassist"
+    name: str = "assist"
     """Built-in name (see `autoassist policies`), `package.module:Class` or `./file.py:Class`."""
     gamma: float = Field(default=0.1, ge=0, le=1)
     """Base probability: the floor of the keep probability."""

@@ -22,9 +22,11 @@ HISTORY = 6
 """Values that stand for an instance's record in the ledger."""
 SOFTENED = 0.05
 """What the output stands for is log(r + 0.05), r the loss in units of the mean: far below the mean all are alike."""
-BLOCK = 256
-"""Rows of one product. The last bits of a product depend on the number of its rows, and a run that is resumed may
-look at candidates in other portions: so there is only this one number."""
+BLOCK = 1024
+"""Rows of one product."""
+FINEST = 2.0**-17
+"""The output's last digit. The last bits of a product depend on where in it a row stands, and a run that is resumed looks
+at candidates in other portions; so products are float64, and the output is rounded to what does not depend on that."""
 
 
 def initial(kind: Assistant, feature_dim: int, classes: int) -> dict[str, Float32s]:
@@ -71,19 +73,19 @@ def forecast(arrays: Arrays, features: Float32s, labels: Int64s, history: Float3
     A label outside [0, C) adds no class term.
     """
     # The features are standardised by the first layer itself, which saves a pass over all of them.
-    x = arrays["x"] * arrays["scale"][:, None]
-    first = np.concatenate([x, arrays["z"]])
-    bias = arrays["b1"] - arrays["shift"] @ x
+    of = {name: array.astype(np.float64) for name, array in arrays.items()}
+    x = of["x"] * of["scale"][:, None]
+    first = np.concatenate([x, of["z"]])
+    bias = of["b1"] - of["shift"] @ x
     output = np.empty(len(features), np.float32)
-    rows = np.zeros((BLOCK, len(first)), np.float32)
+    rows = np.empty((min(BLOCK, len(features)), len(first)))
     for start in range(0, len(features), BLOCK):
         part = slice(start, start + BLOCK)
         n = len(output[part])
         rows[:n, : -history.shape[1]], rows[:n, -history.shape[1] :] = features[part], history[part]
-        hidden = rows @ first + bias
-        hidden[:n] += _of_class(arrays["y"], labels[part])
-        hidden = np.maximum(np.maximum(hidden, 0) @ arrays["w2"] + arrays["b2"], 0)
-        output[part] = (hidden @ arrays["w3"] + arrays["b3"])[:n]
+        hidden = rows[:n] @ first + bias + _of_class(of["y"], labels[part])
+        hidden = np.maximum(np.maximum(hidden, 0) @ of["w2"] + of["b2"], 0)
+        output[part] = np.round((hidden @ of["w3"] + of["b3"]) / FINEST) * FINEST
     return relative(output) * arrays["calibration"]
 
 
