@@ -9,13 +9,9 @@ from assistant.sample import SIZE, Sample
 RNG = np.random.default_rng(0)
 
 
-def sample(wanted: np.ndarray, losses: np.ndarray, predicted: np.ndarray | None = None) -> Sample:
+def sample(wanted: np.ndarray, losses: np.ndarray) -> Sample:
     made = Sample()
-    made.add(
-        wanted.astype(np.float32),
-        losses.astype(np.float32),
-        losses.astype(np.float32) if predicted is None else predicted,
-    )
+    made.add(*(values.astype(np.float32) for values in (wanted, losses, losses)))
     return made
 
 
