@@ -25,8 +25,9 @@ SOFTENED = 0.05
 BLOCK = 1024
 """Rows of one product."""
 FINEST = 2.0**-17
-"""The output's last digit. The last bits of a product depend on where in it a row stands, and a run that is resumed looks
-at candidates in other portions; so products are float64, and the output is rounded to what does not depend on that."""
+"""The output's last digit. The last bits of a product depend on where in it a row stands, and a run that is resumed
+looks at candidates in other portions; so products are float64, and the output is rounded to what does not depend on
+that."""
 
 
 def initial(kind: Assistant, feature_dim: int, classes: int) -> dict[str, Float32s]:

@@ -30,7 +30,7 @@ class Described:
 
 
 def core_with(last: list[float], before: list[float], times: int, mean: float, data: Data) -> BatcherCore:
-    core, ledger, ids = opened(data), Ledger(10), np.arange(10)
+    core, ledger, ids = opened(data, batch_size=5), Ledger(10), np.arange(10)
     for _ in range(times - 2):
         ledger.fold(ids, np.full(10, 9, np.float32), 1)
     ledger.fold(ids, np.array(before, np.float32), 2)
@@ -66,5 +66,5 @@ def test_the_file_says_who_they_are(tmp_path: Path) -> None:
 
 
 def test_without_any_the_file_has_its_heading_only(tmp_path: Path) -> None:
-    opened(numbered(10)).write_suspects(tmp_path / "s.csv")
+    opened(numbered(10), batch_size=5).write_suspects(tmp_path / "s.csv")
     assert (tmp_path / "s.csv").read_text().count("\n") == 1
