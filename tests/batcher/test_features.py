@@ -117,3 +117,18 @@ def test_features_and_labels_of_large_data_sets_are_those_of_their_ids() -> None
     features, labels, _ = store.get(ids)
     assert labels.tolist() == ids.tolist()
     np.testing.assert_allclose(features[:, 0] / store.scale, ids % 97, rtol=1e-2)
+
+
+def test_arrays_in_memory_are_known_before_they_are_visited() -> None:
+    class Filled(Bare):
+        """Offers `fill`, and neither labels nor features."""
+
+        def fill(self, ids: np.ndarray, out: dict[str, np.ndarray]) -> None:
+            out["inputs"][:], out["targets"][:] = self.inputs[ids], self.labels_[ids]
+
+    inputs = RNG.normal(size=(8, 4)).astype(np.float32)
+    store = FeatureStore(Source(Filled(inputs, np.arange(8)), "toy"), 256, 0)
+    features, labels, known = store.get(np.array([6, 1]))
+    np.testing.assert_allclose(features, inputs[[6, 1]] * store.scale, rtol=1e-2, atol=1e-3)
+    assert labels.tolist() == [6, 1]
+    assert known.all()
