@@ -4,6 +4,9 @@ from assistant.sample import Gain
 
 ENOUGH = 512
 """Candidates that must have been sampled before selecting begins."""
+BEGINS = 100
+"""Reports before selecting begins. Earlier the gain is there, but what is dropped is missed: with 20,000 instances of
+MNIST, 2.2 Boss epochs and a gate that opened after 17 reports the test loss was a quarter above that of plain training."""
 MARGIN = 0.01
 """The gate opens where the gain's interval is above this, and closes where it reaches 0: between the two it stays."""
 
@@ -14,8 +17,8 @@ class Gate:
     def __init__(self) -> None:
         self.open = False
 
-    def judge(self, gain: Gain) -> bool:
-        """Takes in the gain as it is now; True when that opened or closed the gate."""
+    def judge(self, gain: Gain, reports: int) -> bool:
+        """Takes in the gain as it is after so many `reports`; True when that opened or closed the gate."""
         before = self.open
-        self.open = gain.low > 0 if self.open else gain.n >= ENOUGH and gain.low > MARGIN
+        self.open = gain.low > 0 if self.open else reports >= BEGINS and gain.n >= ENOUGH and gain.low > MARGIN
         return self.open != before

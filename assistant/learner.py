@@ -168,7 +168,7 @@ class Learner:
             )
         )
         self.confidence = CONFIDENCE_DECAY * self.confidence + (1 - CONFIDENCE_DECAY) * accuracy
-        if len(self.sample) and self.gate.judge(self.sample.gain):
+        if len(self.sample) and self.gate.judge(self.sample.gain, self.version):
             self.on_gate(self._gate_values())
 
     def _gate_values(self) -> dict[str, Value]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from assistant.gate import ENOUGH, Gate
+from assistant.gate import BEGINS, ENOUGH, Gate
 from assistant.sample import SIZE, Sample
 
 RNG = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def fold(gate: Gate, made: Sample, useful: bool, batches: int) -> list[bool]:
         losses = RNG.gamma(0.5, 1, 128).astype(np.float32)
         wanted = np.minimum(1, 0.1 + (losses if useful else RNG.permutation(losses))).astype(np.float32)
         made.add(wanted, losses, losses)
-        gate.judge(made.gain)
+        gate.judge(made.gain, BEGINS)
         seen.append(gate.open)
     return seen
 
@@ -80,9 +80,17 @@ def test_it_tells_of_changes_only_and_stays_between_the_two_limits() -> None:
     gate, made = Gate(), Sample()
     fold(gate, made, True, 20)
     assert gate.open
-    assert not gate.judge(made.gain)
+    assert not gate.judge(made.gain, BEGINS)
     small = sample(np.r_[np.full(1000, 0.5), np.full(1000, 0.51)], np.r_[np.full(1000, 1.0), np.full(1000, 1.5)]).gain
     assert 0 < small.low < 0.01
-    assert not gate.judge(small)
+    assert not gate.judge(small, BEGINS)
     assert gate.open
-    assert not Gate().judge(small)
+    assert not Gate().judge(small, BEGINS)
+
+
+def test_it_does_not_open_before_a_model_has_learned_something() -> None:
+    made, losses = Sample(), RNG.gamma(0.5, 1, SIZE).astype(np.float32)
+    made.add(np.minimum(1, 0.1 + losses).astype(np.float32), losses, losses)
+    gate = Gate()
+    assert not gate.judge(made.gain, BEGINS - 1)
+    assert gate.judge(made.gain, BEGINS)
