@@ -43,6 +43,7 @@ def body(worker: Worker) -> None:
 
     if deterministic:
         learner.on_version = publish_in_order
+    learner.on_gate = lambda values: worker.record("gate", values)
     worker.metrics = lambda: {
         **learner.metrics(),
         "messages_received": inlet.received,

@@ -1,51 +1,65 @@
-"""The Assistant's core: features and losses in, weights out, no socket and no clock.
-
-AutoAssist (Zhang, Yu, Dhillon, NeurIPS 2019), section 3: an instance's label is z = 1 where its loss is above the
-running mean loss, and q = sigmoid(W x + U_y + b) is trained online by logistic SGD, one step per loss report.
-"""
+"""The Assistant's core: features and losses in, weights out, no socket and no clock."""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-import torch
-from sklearn.metrics import roc_auc_score
-from torch.nn.functional import binary_cross_entropy_with_logits
 
+from assistant.above import Above
 from assistant.config import AssistantConfig
-from proto import scorer
+from assistant.forecaster import Forecaster
+from assistant.gate import Gate
+from assistant.model import Lesson, Model
+from assistant.sample import Sample
 from proto.ledger import FIELDS, Ledger
 from proto.messages import DataSpec, Features, Losses, Value, Weights
-from proto.types import Array, Bools, Float32s, Int64s
+from proto.types import Array
 
 WAITING = 1024
 """Batches whose features or losses are kept while their counterpart has not arrived."""
 MEAN_DECAY, CONFIDENCE_DECAY = 0.75, 0.95
+MEAN_FROM = 256
+"""Sampled candidates from which a mean is taken."""
 
 CARRIED = (
-    "mean_loss", "confidence", "version", "step", "deltas", "reports_folded", "reports_refused", "reports_unlearned",
-    "features_refused", "losses_quarantined",
+    "running_mean", "confidence", "untrained_loss", "version", "step", "deltas", "reports_folded", "reports_refused",
+    "reports_unlearned", "features_refused", "losses_quarantined",
 )  # fmt: skip
 """Attributes that a checkpoint carries beside the arrays."""
 
-T = TypeVar("T", Features, Losses)
+
+@dataclass(frozen=True)
+class _Report:
+    """A report, and what the ledger said of its instances before it was folded in."""
+
+    losses: Losses
+    records: Mapping[str, Array]
+
+
+T = TypeVar("T", Features, Losses, _Report)
 
 
 class Learner:
-    """Joins features and losses on their batch id, keeps the ledger, and trains the scorer's arrays.
+    """Joins features and losses on their batch id, keeps the ledger, and teaches the model that the policy wants.
 
     With `ordered` it takes loss reports strictly in their order, each only once its features are there; otherwise the
-    ledger takes each at once and the scorer learns when it can. `on_version` is called after each report folded in.
+    ledger takes each at once and the model learns when it can. `on_version` is called after each report folded in,
+    `on_gate` with its figures when the gate opens or closes.
     """
 
     def __init__(self, spec: DataSpec, config: AssistantConfig, *, ordered: bool = False) -> None:
-        arrays = scorer.initial(spec.feature_dim, spec.classes)
-        self._parameters = {name: torch.nn.Parameter(torch.from_numpy(array)) for name, array in arrays.items()}
-        self._optimizer = torch.optim.SGD(self._parameters.values(), lr=config.lr)
+        self.sample, self.gate = Sample(), Gate()
+        self.model: Model | None = None
+        if spec.assistant == "above":
+            self.model = Above(spec.feature_dim, spec.classes, config.lr, config.window)
+        elif spec.assistant == "loss":
+            self.model = Forecaster(spec.feature_dim, spec.classes, config.lr, config.window, self.sample)
         self._feature_dim = spec.feature_dim
         self.ordered = ordered
         self.on_version: Callable[[], None] = lambda: None
+        self.on_gate: Callable[[dict[str, Value]], None] = lambda values: None
         self.ledger = Ledger(spec.ledger_size)
         self._changed = np.zeros(spec.ledger_size, bool)
         self._ids_below = 2**63 if spec.stream else spec.train_size
@@ -53,16 +67,22 @@ class Learner:
         """Whether the next snapshot must tell the whole ledger."""
         self._features: OrderedDict[tuple[int, int], Features] = OrderedDict()
         self._losses: OrderedDict[tuple[int, int], Losses] = OrderedDict()
-        self._predicted: deque[Float32s] = deque()
-        self._truth: deque[Bools] = deque()
-        self._window, self._judged = config.window, 0
-        self.mean_loss = self.confidence = 0.0
+        """Reports that wait for their turn, in order."""
+        self._reports: OrderedDict[tuple[int, int], _Report] = OrderedDict()
+        """Reports that are folded in and wait for their features."""
+        self.running_mean = self.confidence = self.untrained_loss = 0.0
         self._mean_begun = False
         self.version = self.step = self.deltas = 0
         self.reports_folded = self.reports_refused = self.reports_unlearned = 0
         self.features_refused = 0
         self.losses_quarantined = 0
         self.quarantined_ids: deque[int] = deque(maxlen=16)
+
+    @property
+    def mean_loss(self) -> float:
+        """The mean loss over the unbiased sample of candidates where there is one; else a running one over reports,
+        which is that of the kept."""
+        return self.sample.mean_loss if len(self.sample) >= MEAN_FROM else self.running_mean
 
     def fold_features(self, message: Features) -> None:
         """Takes in the features of a batch; learns when its losses are there."""
@@ -77,8 +97,8 @@ class Learner:
         if self.ordered:
             self._features[key] = message
             self._fold_in_order()
-        elif (losses := self._losses.pop(key, None)) is not None:
-            self._learn(message, losses)
+        elif (report := self._reports.pop(key, None)) is not None:
+            self._learn(message, report)
         else:
             _keep(self._features, key, message)
 
@@ -92,26 +112,27 @@ class Learner:
             self.reports_refused += 1
             return
         key = (message.incarnation, message.batch_id)
-        if self.ordered:
+        if self.ordered and self.model is not None:
             self._losses[key] = message
             self._fold_in_order()
             return
-        self._record(message)
-        if (features := self._features.pop(key, None)) is not None:
-            self._learn(features, message)
-        else:
-            self.reports_unlearned += _keep(self._losses, key, message)
+        report = self._record(message)
+        if self.model is not None:
+            if (features := self._features.pop(key, None)) is not None:
+                self._learn(features, report)
+            else:
+                self.reports_unlearned += _keep(self._reports, key, report)
         self.on_version()
 
     def _fold_in_order(self) -> None:
         while self._losses and (key := next(iter(self._losses))) in self._features:
-            losses = self._losses.pop(key)
-            self._record(losses)
-            self._learn(self._features.pop(key), losses)
+            report = self._record(self._losses.pop(key))
+            self._learn(self._features.pop(key), report)
             self.on_version()
 
-    def _record(self, message: Losses) -> None:
+    def _record(self, message: Losses) -> _Report:
         """Folds a report into ledger and mean."""
+        report = _Report(message, self.ledger.take(message.ids))
         self.reports_folded += 1
         self.version += 1
         self.step = max(self.step, message.step)
@@ -120,44 +141,43 @@ class Learner:
             self.losses_quarantined += int((~finite).sum())
             self.quarantined_ids.extend(message.ids[~finite].tolist())
         if not finite.any():
-            return
+            return report
         self.ledger.fold(message.ids[finite], message.losses[finite], message.step)
         self._changed[message.ids[finite & (message.ids < len(self.ledger))]] = True
         mean = float(message.losses[finite].mean(dtype=np.float64))
-        self.mean_loss = MEAN_DECAY * self.mean_loss + (1 - MEAN_DECAY) * mean if self._mean_begun else mean
-        self._mean_begun = True
+        self.running_mean = MEAN_DECAY * self.running_mean + (1 - MEAN_DECAY) * mean if self._mean_begun else mean
+        if not self._mean_begun:
+            self._mean_begun, self.untrained_loss = True, max(mean, 0.0)
+        return report
 
-    def _learn(self, features: Features, losses: Losses) -> None:
-        """One step of logistic SGD on one batch."""
+    def _learn(self, features: Features, report: _Report) -> None:
+        """Teaches the model one batch, and has the gate look at what the sample now says."""
+        losses = report.losses
         finite = np.isfinite(losses.losses)
-        if not np.array_equal(features.ids, losses.ids) or not finite.any():
+        if self.model is None or not np.array_equal(features.ids, losses.ids) or not finite.any():
             self.reports_unlearned += 1
             return
-        x, y = features.features[finite], features.labels[finite]
-        above = losses.losses[finite] > self.mean_loss
-        logits = self._logits(x, y)
-        self._judge(torch.sigmoid(logits.detach()).numpy(), above)
-        self._optimizer.zero_grad()
-        target = torch.from_numpy(above.astype(np.float32))
-        binary_cross_entropy_with_logits(logits, target).backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-
-    def _logits(self, x: Float32s, y: Int64s) -> torch.Tensor:
-        u = self._parameters["u"]
-        known = torch.from_numpy((y >= 0) & (y < len(u)))
-        term = torch.where(known, u[torch.where(known, torch.from_numpy(y.copy()), 0)], 0.0)
-        return torch.from_numpy(x.copy()) @ self._parameters["w"] + term + self._parameters["b"]
-
-    def _judge(self, q: Float32s, above: Bools) -> None:
-        """Scores predictions made before their truth was known."""
-        accuracy = float(((q > 0.5) == above).mean())
+        accuracy = self.model.learn(
+            Lesson(
+                features.features[finite],
+                features.labels[finite],
+                losses.losses[finite],
+                features.wanted[finite],
+                {name: values[finite] for name, values in report.records.items()},
+                losses.step,
+                self.mean_loss,
+            )
+        )
         self.confidence = CONFIDENCE_DECAY * self.confidence + (1 - CONFIDENCE_DECAY) * accuracy
-        self._predicted.append(q)
-        self._truth.append(above)
-        self._judged += len(above)
-        while self._judged - len(self._truth[0]) >= self._window:
-            self._predicted.popleft()
-            self._judged -= len(self._truth.popleft())
+        if len(self.sample) and self.gate.judge(self.sample.gain, self.version):
+            self.on_gate(self._gate_values())
+
+    def _gate_values(self) -> dict[str, Value]:
+        gain = self.sample.gain
+        return {
+            "step": self.step, "selecting": int(self.gate.open), "gain": gain.value, "gain_low": gain.low,
+            "gain_high": gain.high, "gain_sample": gain.n,
+        }  # fmt: skip
 
     def snapshot(self) -> Weights:
         """The newest version, with the ledger records that changed since `published` was last called."""
@@ -166,9 +186,11 @@ class Learner:
             version=self.version,
             step=self.step,
             incarnation=0,
-            arrays={name: parameter.detach().numpy().copy() for name, parameter in self._parameters.items()},
+            arrays=self.model.arrays() if self.model is not None else {},
             mean_loss=self.mean_loss,
             confidence=self.confidence,
+            untrained_loss=self.untrained_loss,
+            selecting=self.gate.open,
             full=self._full,
             delta_number=self.deltas,
             delta={"ids": ids, **self.ledger.take(ids)},
@@ -182,16 +204,18 @@ class Learner:
 
     def state(self) -> tuple[dict[str, Array], dict[str, float]]:
         """What another Learner needs to go on from here: arrays by name, and plain numbers."""
-        arrays = {name: parameter.detach().numpy().copy() for name, parameter in self._parameters.items()}
+        model = {f"model.{name}": array for name, array in (self.model.state() if self.model else {}).items()}
+        sample = {f"sample.{name}": array for name, array in self.sample.state().items()}
         everything = np.arange(len(self.ledger))
         plain = {name: getattr(self, name) for name in CARRIED}
-        return {**arrays, **self.ledger.take(everything)}, plain
+        return {**model, **sample, **self.ledger.take(everything)}, {**plain, "selecting": self.gate.open}
 
     def load(self, arrays: Mapping[str, Array], plain: Mapping[str, float]) -> None:
         """Takes over what `state` gave."""
-        with torch.no_grad():
-            for name, parameter in self._parameters.items():
-                parameter.copy_(torch.from_numpy(np.array(arrays[name])))
+        if self.model is not None:
+            self.model.load(_under("model.", arrays))
+        self.sample.load(_under("sample.", arrays))
+        self.gate.open = bool(plain["selecting"])
         self.ledger.apply({"ids": np.arange(len(self.ledger)), **{name: arrays[name] for name in FIELDS}})
         for name in CARRIED:
             setattr(self, name, plain[name])
@@ -201,25 +225,26 @@ class Learner:
         self._mean_begun = self.mean_loss != 0 or bool(np.isfinite(self.ledger.last_loss).any())
 
     def metrics(self) -> dict[str, Value]:
-        """Counts, and the accuracy and AUC of "loss above the mean" over the window."""
+        """Counts, how well the model foresees losses, and what the gate says."""
         values: dict[str, Value] = {
             "version": self.version,
             "mean_loss": self.mean_loss,
             "confidence": self.confidence,
             "reports_folded": self.reports_folded,
             "reports_refused": self.reports_refused,
-            "reports_unlearned": self.reports_unlearned + len(self._losses),
+            "reports_unlearned": self.reports_unlearned + len(self._reports) + len(self._losses),
             "features_refused": self.features_refused,
             "losses_quarantined": self.losses_quarantined,
         }
         if self.quarantined_ids:
             values["quarantined_ids"] = tuple(self.quarantined_ids)
-        if self._truth:
-            predicted, truth = np.concatenate(self._predicted), np.concatenate(self._truth)
-            values["accuracy"] = float(((predicted > 0.5) == truth).mean())
-            if truth.any() and not truth.all():
-                values["auc"] = float(roc_auc_score(truth, predicted))
-        return values
+        if len(self.sample):
+            values |= {name: value for name, value in self._gate_values().items() if name != "step"}
+        return values | (self.model.metrics() if self.model is not None else {})
+
+
+def _under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _keep(waiting: OrderedDict[tuple[int, int], T], key: tuple[int, int], message: T) -> bool:

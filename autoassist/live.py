@@ -88,7 +88,18 @@ def describe(role: Role, state: WorkerState, budget: float) -> str:
         for name, key in (("accuracy", "accuracy"), ("AUC", "auc"))
         if key in values
     )
+    if "gain" in values:
+        scores += ", selecting" if _int(values, "selecting") else ", not selecting"
+        scores += f" (gain {_float(values, 'gain'):.2f})"
     return f"version {_int(values, 'version')}, mean loss {_float(values, 'mean_loss'):.4f}{scores}"
+
+
+def gate_line(values: Mapping[str, Value]) -> str:
+    """One line on the gate, which opened or closed."""
+    gain, low, high = (_float(values, key) for key in ("gain", "gain_low", "gain_high"))
+    now = "selects from now on" if _int(values, "selecting") else "keeps everything, since selecting gains nothing"
+    measured = f"gain {gain:.3f} (90 %: {low:.3f} to {high:.3f}) on {_int(values, 'gain_sample'):,} candidates"
+    return f"step {_int(values, 'step'):,}: the Batcher {now}; {measured}"
 
 
 def _float(values: Mapping[str, Value], key: str) -> float:

@@ -14,7 +14,7 @@ from assistant.history import History
 from assistant.learner import Learner
 from autoassist.checkpoints import Collector
 from autoassist.config import Settings
-from autoassist.live import View, evaluation_line
+from autoassist.live import View, evaluation_line, gate_line
 from autoassist.metrics import MetricsFile
 from autoassist.supervisor import Resume
 from batcher.core import BatcherCore
@@ -117,6 +117,11 @@ def run_serial(
             view.say(evaluation_line(values))
             checkpointer.after_evaluation(values)
 
+        def gate(values: dict[str, Value]) -> None:
+            metrics.write("assistant", "gate", values)
+            view.say(gate_line(values))
+
+        learner.on_gate = gate
         progress = Progress(account, core.spec, lambda event, values: metrics.write("boss", event, values))
 
         def after_batch(batch: Batch) -> None:
@@ -126,6 +131,7 @@ def run_serial(
         trainer.train(Clocked(stream, account), outlet, record, after_batch)
         if every and not stream.complete:
             checkpointer.save()
+    core.write_suspects(run_dir / "suspects.csv")
     if stream.complete:
         boss.checkpoint.save_weights(trainer.evaluated.state_dict(), run_dir / "model.safetensors")
     return {

@@ -43,8 +43,16 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float | None],
         "kept_fraction": _number(boss, "kept_fraction"),
         "trained_per_class": list(_tuple(boss, "trained_per_class")),
         "dropped_per_class": list(_tuple(boss, "dropped_per_class")),
+        "kept_fraction_per_class": _fractions(_tuple(boss, "trained_per_class"), _tuple(boss, "dropped_per_class")),
+        "p_histogram": list(_tuple(batcher, "p_histogram")),
+        "suspects": _count(batcher, "suspects"),
         "assistant_accuracy": _number(assistant, "accuracy"),
         "assistant_auc": _number(assistant, "auc"),
+        "prediction_error": _number(assistant, "prediction_error"),
+        "selecting": bool(_count(assistant, "selecting")) if "gain" in assistant else None,
+        "gain": _number(assistant, "gain"),
+        "gain_low": _number(assistant, "gain_low"),
+        "gain_high": _number(assistant, "gain_high"),
         "max_lag": _count(boss, "max_lag"),
         "train_s": _number(boss, "train_s"),
         "boss_waited_s": _number(boss, "waited_s"),
@@ -101,6 +109,15 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
     row("candidates seen", "candidates", "{:,}")
     row("kept fraction", "kept_fraction", "{:.3f}", f"policy {summary['policy']}")
     table.add_section()
+    fractions = [fraction for fraction in summary["kept_fraction_per_class"] if fraction is not None]
+    if fractions:
+        table.add_row("kept fraction per class", f"{min(fractions):.3f} to {max(fractions):.3f}", "")
+    if summary["gain"] is not None:
+        note = f"share of loss kept - of instances; 90 %: {summary['gain_low']:.3f} to {summary['gain_high']:.3f}"
+        row("gain of selecting", "gain", "{:.3f}", note)
+        row("prediction error", "prediction_error", "{:.3f}", "root mean square, log of the loss")
+    if summary["suspects"]:
+        row("suspects", "suspects", "{:,}", "losses that stay high: suspects.csv")
     row("Assistant accuracy", "assistant_accuracy", "{:.3f}", "of: loss above the mean?")
     row("Assistant AUC", "assistant_auc", "{:.3f}", "0.5 is guessing")
     row("largest lag", "max_lag", "{:,}", "Boss steps")
@@ -152,6 +169,11 @@ def _number(values: Values, key: str) -> float | None:
 def _count(values: Values, key: str) -> int:
     value = values.get(key, 0)
     return value if isinstance(value, int) else 0
+
+
+def _fractions(kept: tuple[int, ...], dropped: tuple[int, ...]) -> list[float | None]:
+    """Share kept of each class, None where there was no candidate; the last of the dropped are of unknown class."""
+    return [k / (k + d) if k + d else None for k, d in zip(kept, dropped[:-1], strict=True)]
 
 
 def _tuple(values: Values, key: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import zmq
 
 from autoassist.checkpoints import Collector
 from autoassist.config import Settings
-from autoassist.live import View, evaluation_line
+from autoassist.live import View, evaluation_line, gate_line
 from autoassist.machine import Action, Machine, Tell
 from autoassist.metrics import MetricsFile
 from autoassist.signals import caught, kept_from_children
@@ -128,6 +128,8 @@ class Supervisor:
                 self.view.say(f"{role}: {message.values.get('text')}", "yellow")
             if message.event == "eval":
                 self.view.say(evaluation_line(message.values))
+            if message.event == "gate":
+                self.view.say(gate_line(message.values))
             return []
         actions = machine.told(role, message, now)
         metrics.beat(role, machine.workers[role].values)

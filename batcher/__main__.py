@@ -15,6 +15,8 @@ from proto.carriers import SlotSender
 from proto.lifecycle import Worker, run_worker
 from proto.messages import End, Kind, Ready, Start
 
+SUSPECTS = "suspects.csv"
+
 
 def body(worker: Worker) -> None:
     """Load the data set, then answer every credit with a batch until the budget is used up."""
@@ -33,6 +35,8 @@ def body(worker: Worker) -> None:
     carrier = SlotSender(batches)
     worker.owns(carrier)
     flow = Flow()
+    if lag is None:
+        core.selector.policy = flow.timed(core.selector.policy)
     inlet, outlet = Inlet(worker, carrier, core), Outlet(worker, batches, carrier)
     worker.metrics = lambda: {
         **core.metrics(),
@@ -53,6 +57,9 @@ def body(worker: Worker) -> None:
             under_way = inlet.slots - len(inlet.credits) - 1
             outlet.send(message, features)
             flow.sent(under_way, carrier.bytes_sent)
+            if lag is None and flow.starved != core.selector.starved:
+                core.selector.starved = flow.starved
+                worker.warn(flow.why())
             ended = isinstance(message, End)
         elif inlet.slots and not inlet.credits and not ended:
             with flow.waiting():
@@ -60,6 +67,7 @@ def body(worker: Worker) -> None:
         else:
             worker.wait([batches, inlet.weights])
         worker.beat()
+    core.write_suspects(worker.run_dir / SUSPECTS)
 
 
 if __name__ == "__main__":

@@ -37,11 +37,21 @@ DATASETS = Registry(
 POLICIES = Registry(
     "autoassist.policies",
     {
+        "assist": Builtin("batcher.policies:Assist", "the default: p from the loss that the Assistant predicts, gated"),
         "uniform": Builtin("batcher.policies:Uniform", "keeps every candidate: plain training"),
         "autoassist": Builtin(
             "batcher.policies:AutoAssist",
             "the AutoAssist paper's: keeps what the Assistant expects to have a high loss",
         ),
+        "ledger": Builtin("batcher.policies:Ledger", "p from the last loss, by a soft or a hard rule"),
+        "infobatch": Builtin(
+            "batcher.policies:InfoBatch", "drops half of what is below the mean loss, the rest weighs more"
+        ),
+        "selective_backprop": Builtin("batcher.policies:SelectiveBackprop", "p from the rank of the last loss"),
+        "importance": Builtin("batcher.policies:Importance", "p in proportion to the last loss, w = 1 / p"),
+        "self_paced": Builtin("batcher.policies:SelfPaced", "low last losses first, then more and more"),
+        "curriculum": Builtin("batcher.policies:Curriculum", "easy instances first, by a file or the Assistant"),
+        "random": Builtin("batcher.policies:Random", "keeps a share, whichever: a control"),
     },
 )
 
@@ -88,7 +98,7 @@ class BatcherConfig(Section):
 class PolicyConfig(Section):
     """The policy: which candidates are kept."""
 
-    name: str = "autoassist"
+    name: str = "assist"
     """Built-in name (see `autoassist policies`), `package.module:Class` or `./file.py:Class`."""
     gamma: float = Field(default=0.1, ge=0, le=1)
     """Base probability: the floor of the keep probability."""

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from batcher.plugin import Data, Split, is_stream
 from batcher.selector import Selector
 from batcher.source import Finish, Source, sources_of
 from batcher.stream import StreamStore, Tape
+from batcher.suspects import suspects, write
 from proto.config import RunConfig
 from proto.errors import ConfigError
 from proto.messages import Batch, DataSpec, End, Features, Kind, Open, Value, Weights
@@ -113,6 +115,7 @@ class BatcherCore:
                 if key not in ("inputs", "targets")
             },
             vocabulary=data.vocabulary,
+            assistant=self.selector.assistant,
         )
         self.skipped: list[int] = []
         """Ids of instances that cannot be used."""
@@ -211,7 +214,10 @@ class BatcherCore:
             stream=self.tape.note(plan.cursor) if self.tape is not None else "",
             arrays=arrays,
         )
-        return batch, self._features(batch) if train else None
+        if not train:
+            return batch, None
+        self.store.visit(batch.ids, batch.arrays)
+        return batch, self._features(plan, seq, incarnation) if self.spec.assistant != "none" else None
 
     def _begin(self, generator: Generator) -> _Begun | None:
         """Plans the next batch and has its instances decoded, by other processes where there are any."""
@@ -290,11 +296,15 @@ class BatcherCore:
                 f"{self.skipped_errors[-1]}; mend the data, or allow more"
             )
 
-    def _features(self, batch: Batch) -> Features:
-        self.store.visit(batch.ids, batch.arrays)
-        features, labels, _ = self.store.get(batch.ids)
+    def _features(self, plan: Plan, seq: int, incarnation: int) -> Features:
+        features, labels, _ = self.store.get(plan.ids)
         return Features(
-            batch_id=batch.seq, incarnation=batch.incarnation, ids=batch.ids, features=features, labels=labels
+            batch_id=seq,
+            incarnation=incarnation,
+            ids=plan.ids,
+            features=features,
+            labels=labels,
+            wanted=self.selector.wanted(plan.ids, plan.coins),
         )
 
     def _count(self, ids: Int64s) -> Int64s:
@@ -305,6 +315,10 @@ class BatcherCore:
         labels = self.store.labels(ids)
         return np.bincount(np.where(labels < 0, classes, labels), minlength=classes + 1).astype(np.int64)
 
+    def write_suspects(self, path: Path) -> None:
+        """Writes the suspects as CSV."""
+        write(path, self.selector, self.spec.class_names, getattr(self.train.split, "describe", None))
+
     def metrics(self) -> dict[str, Value]:
         return {
             "candidates": self._candidates,
@@ -312,6 +326,8 @@ class BatcherCore:
             "skipped": len(self.skipped),
             "skipped_ids": tuple(self.skipped[-16:]),
             "skipped_errors": "; ".join(self.skipped_errors),
+            "suspects": len(suspects(self.selector)),
+            "p_histogram": tuple(self.selector.histogram.tolist()),
             "forced": self._generator.forced if self._generator else 0,
             "version": self.selector.version,
             "weights_refused": self.selector.weights_refused,

@@ -166,7 +166,8 @@ class FeatureStore:
     def get(self, ids: Int64s) -> tuple[Float32s, Int64s, Bools]:
         """Scaled features float32 [n, D], labels int64 [n] and whether they are known, bool [n], for `ids`.
 
-        Where they are not known, because no instance has been assembled and the source offers none, they are 0 and -1.
+        Where they are not known, because the instance must be decoded, has not been yet, and the source offers none,
+        they are 0 and -1.
         """
         new = ids[~self._known[ids]]
         if len(new):
@@ -174,9 +175,10 @@ class FeatureStore:
             if features is not None and (not self.source.numbered or labels.min() >= 0):
                 self._keep(new, features, labels)
             else:
-                again = new[self._seen_before[new]]
-                for start in range(0, len(again), SAMPLE):
-                    self.visit(*self.source.take(again[start : start + SAMPLE]))
+                # Arrays in memory can be looked at before they are visited; items would have to be decoded.
+                cheap = new[self._seen_before[new]] if self.source.by_item else new
+                for start in range(0, len(cheap), SAMPLE):
+                    self.visit(*self.source.take(cheap[start : start + SAMPLE]))
         return widened(self._features[ids]), self._labels[ids], self._known[ids]
 
     def _offered(self, ids: Int64s) -> Float32s | None:

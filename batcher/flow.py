@@ -4,7 +4,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from batcher.policies import Candidates, Policy
 from proto.messages import Value
+from proto.types import Float32s
+
+LOOK, REST = 64, 512
+"""Batches over which it is judged whether the Boss starves, and after which it is looked at again if it did."""
 
 
 class Flow:
@@ -15,6 +20,12 @@ class Flow:
         self.waited_s = 0.0
         self._sends = self._depths = self._bytes = 0
         self._first = self._last = 0.0
+        self.starved = False
+        """Whether the Boss waits for each batch, and what takes longest is choosing it. It then is better served with
+        batches that are not chosen; where decoding takes longest, it is not."""
+        self._look_at = LOOK
+        self._choosing_s = self._chosen_s = self._looked_s = 0.0
+        self._depth = 0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -28,6 +39,36 @@ class Flow:
         self._last = self._clock()
         self._first = self._first if self._sends else self._last
         self._sends, self._depths, self._bytes = self._sends + 1, self._depths + under_way, total_bytes
+        self._depth += under_way
+        if self._sends == self._look_at:
+            self._look()
+
+    def timed(self, policy: Policy) -> Policy:
+        """`policy`, with the time it takes."""
+
+        def choose(candidates: Candidates) -> tuple[Float32s, Float32s]:
+            began = self._clock()
+            try:
+                return policy(candidates)
+            finally:
+                self._choosing_s += self._clock() - began
+
+        return choose
+
+    def _look(self) -> None:
+        """Judges the last `LOOK` batches; after a rest it begins anew."""
+        chosen, self._chosen_s = self._choosing_s - self._chosen_s, self._choosing_s
+        seconds, self._looked_s = self._last - max(self._looked_s, self._first), self._last
+        self._mean_depth, self._share, self._depth = self._depth / LOOK, chosen / max(seconds, 1e-9), 0
+        self.starved = not self.starved and self._mean_depth < 0.5 and self._share > 0.5
+        self._look_at = self._sends + (REST if self.starved else LOOK)
+
+    def why(self) -> str:
+        """The last change, with its numbers."""
+        if not self.starved:
+            return "batches are chosen again"
+        waits = f"the Boss waits for batches ({self._mean_depth:.1f} under way)"
+        return f"{waits}, choosing takes {self._share:.0%} of the time: the next {REST} batches keep everything"
 
     def metrics(self) -> dict[str, Value]:
         """`queue_depth` is the mean number of batches under way when another was sent: with K slots, K - 1 says that

@@ -14,19 +14,20 @@ from batcher.cut import Cut
 from batcher.decode import OUTSIDE
 from batcher.walk import InOrder, Shuffled, Walk
 from proto.messages import Kind
-from proto.types import Bools, Float32s, Int64s
+from proto.types import Array, Bools, Float32s, Int64s
 
 MAX_CHUNK = 65_536
 
 Select = Callable[[Int64s, int, int, int], tuple[Float32s, Float32s]]
-"""(candidate ids, trained so far, total, pass) -> (p, w)."""
+"""(candidate ids, trained when the batch will be, total, pass) -> (p, w)."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """Who is in the next batch, and where the stream stands after it.
 
-    `passes_of` int64 [n]: the pass of each. `passes` and `cursor`: pass and position of its last candidate.
+    `passes_of` int64 [n]: the pass of each; `coins` [n]: those it was kept by. `passes` and `cursor`: pass and position
+    of its last candidate.
     `candidates`: how many were considered since the plan before; `dropped`: the ids of those that were not kept.
     """
 
@@ -39,6 +40,7 @@ class Plan:
     candidates: int
     dropped: Int64s
     last: bool
+    coins: Array
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ class Generator:
             self._evaluating.insert(0, (kind, stop))
         ids, nobody = np.arange(start, stop), np.empty(0, np.int64)
         outside = np.full(len(ids), OUTSIDE)
-        return Plan(kind, ids, outside, np.ones(len(ids), np.float32), self._passes, self._position, 0, nobody, last)
+        ones = np.ones(len(ids), np.float32)
+        return Plan(kind, ids, outside, ones, self._passes, self._position, 0, nobody, last, ones)
 
     def _next_train(self) -> Plan:
         left, cut = self.total - self.trained, self.cuts["train"]
@@ -142,7 +145,8 @@ class Generator:
             # Where all N were dropped, and would be again, the policy is overruled for the rest of this batch.
             overrule = dropped_in_a_row >= self._walk.patience
             most = MAX_CHUNK if overrule else self._walk.patience - dropped_in_a_row
-            chunk = self._consider(cut.missing(kept, left), most, overrule=overrule)
+            missing = cut.missing(kept, left)
+            chunk = self._consider(missing, most, self.trained + len(kept) + missing, overrule=overrule)
             chunks.append(chunk)
             keep = np.flatnonzero(chunk.keep)
             self._rate = max(0.9 * self._rate + 0.1 * len(keep) / len(chunk.ids), 0.01)
@@ -169,11 +173,12 @@ class Generator:
         self._evaluate_if_due()
         return Plan(
             "train", considered.ids[kept], considered.passes[kept], considered.weights[kept],
-            self._passes, self._position, stop, dropped, self.trained == self.total,
+            self._passes, self._position, stop, dropped, self.trained == self.total, considered.coins[kept],
         )  # fmt: skip
 
-    def _consider(self, wanted: int, most: int, *, overrule: bool = False) -> "_Chunk":
-        """The next candidates of one pass, about as many as give `wanted` kept ones."""
+    def _consider(self, wanted: int, most: int, trained: int, *, overrule: bool = False) -> "_Chunk":
+        """The next candidates of one pass, about as many as give `wanted` kept ones, for a batch with which about
+        `trained` instances will have been trained."""
         if not self._walk.left(self._position):
             self._position = 0
             self._begin_pass(self._passes + 1)
@@ -182,15 +187,19 @@ class Generator:
         self._position = stop
         ids = self._walk.ids(start, stop)
         # What is in an instance of a stream is known at the first look: no pass is spent on finding out.
-        p, w = self.select(ids, self.trained, self.total, max(self._passes, 1) if self.in_order else self._passes)
-        keep = np.ones(length, bool) if overrule else self._walk.coins(start, stop) < p
+        p, w = self.select(
+            ids, min(trained, self.total), self.total, max(self._passes, 1) if self.in_order else self._passes
+        )
+        coins = self._walk.coins(start, stop)
+        keep = np.ones(length, bool) if overrule else coins < p
         if self.banned:
             keep &= ~np.isin(ids, list(self.banned))
-        return _Chunk(ids, w, keep, np.full(length, self._passes), np.arange(start, stop), np.full(length, overrule))
+        passes, positions = np.full(length, self._passes), np.arange(start, stop)
+        return _Chunk(ids, w, keep, passes, positions, np.full(length, overrule), coins)
 
 
 class _Chunk(NamedTuple):
-    """Candidates: ids, weights, who is kept, pass and position of each, and whether the policy was overruled."""
+    """Candidates: ids, weights, who is kept, pass, position, whether the policy was overruled, and the coins."""
 
     ids: Int64s
     weights: Float32s
@@ -198,6 +207,7 @@ class _Chunk(NamedTuple):
     passes: Int64s
     positions: Int64s
     overruled: Bools
+    coins: Array
 
 
 def _joined(chunks: Sequence[_Chunk]) -> _Chunk:

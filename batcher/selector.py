@@ -8,10 +8,17 @@ from batcher.features import FeatureStore
 from batcher.policies import Candidates, Policy, Progress
 from proto import scorer
 from proto.ledger import Ledger
-from proto.messages import Weights
-from proto.types import Float32s, Int64s
+from proto.messages import Assistant, Weights
+from proto.types import Array, Float32s, Int64s
 
 log = logging.getLogger(__name__)
+
+SAMPLE = 4096
+"""Instances whose last losses stand for those of all."""
+AT_HAND = 1 << 18
+"""Candidates of a stream whose p is remembered: more than may be under way."""
+BINS = 10
+"""Of the histogram of p."""
 
 
 class Selector:
@@ -19,11 +26,25 @@ class Selector:
 
     def __init__(self, store: FeatureStore, policy: Policy, classes: int) -> None:
         self.store, self.policy = store, policy
+        self.assistant: Assistant = getattr(policy, "assistant", "above")
+        self.base: float | None = getattr(policy, "base", None)
+        """The floor of p under a gated policy; None: the policy is not gated."""
         self.ledger = Ledger(0 if store.source.in_order else store.source.size)
+        self.selecting = False
+        """What the Assistant's gate says."""
+        self.starved = False
+        """Whether the Boss waits for batches because choosing them takes so long."""
+        self.histogram = np.zeros(BINS, np.int64)
+        """How often p was in each tenth of [0, 1]."""
+        self._sample = np.sort(np.random.default_rng(0).permutation(len(self.ledger))[:SAMPLE])
+        # Ids of a stream grow without end: each takes the place of one long gone.
+        places = max(store.source.size, AT_HAND) if store.source.in_order else store.source.size
+        self._wanted = np.full(places if self.base is not None else 0, np.nan, np.float32)
+        """The p that the policy wanted when an instance was last a candidate."""
         self.version = self.version_step = 0
-        self.mean_loss = self.confidence = 0.0
+        self.mean_loss = self.confidence = self.untrained_loss = 0.0
         self.weights_refused = 0
-        self._arrays: dict[str, Float32s] = scorer.initial(store.dim, classes)
+        self._arrays: dict[str, Float32s] = scorer.initial(self.assistant, store.dim, classes)
         self._deltas = 0
 
     def fold(self, weights: Weights) -> None:
@@ -49,6 +70,7 @@ class Selector:
         self._deltas += 1
         self.version, self.version_step = weights.version, weights.step
         self.mean_loss, self.confidence = weights.mean_loss, weights.confidence
+        self.untrained_loss, self.selecting = weights.untrained_loss, weights.selecting
 
     def revisit(self, weights: Weights) -> None:
         """The instances `weights` tell of were seen, maybe before the Batcher was started anew: what it knew of them
@@ -56,15 +78,39 @@ class Selector:
         ids = weights.delta.get("ids", np.empty(0, np.int64))
         self.store.revisit(ids[(ids >= 0) & (ids < len(self.ledger))])
 
+    @property
+    def open(self) -> bool:
+        """Whether the policy's word counts; else every candidate is kept, at weight 1."""
+        return self.base is None or (self.selecting and not self.starved)
+
     def select(self, ids: Int64s, trained: int, total: int, passes: int) -> tuple[Float32s, Float32s]:
-        """Keep probability p and weight w, float32 [n] each, of the candidates `ids` of pass `passes`."""
-        progress = Progress(trained, total, passes, self.mean_loss, self.confidence)
-        candidates = Candidates(ids, progress, self.store, self.ledger, self._score)
-        p, w = self.policy(candidates)
+        """Keep probability p and weight w, float32 [n] each, of the candidates `ids` of pass `passes`, for a batch with
+        which `trained` of `total` instances will have been trained."""
+        p, w = self._ask(ids, trained, total, passes)
+        if self.base is not None:
+            self._wanted[ids % len(self._wanted)] = p
+            if not self.open:
+                p, w = np.ones_like(p), np.ones_like(w)
+        self.histogram += np.histogram(p, BINS, (0, 1))[0]
+        return p, w
+
+    def _ask(self, ids: Int64s, trained: int, total: int, passes: int) -> tuple[Float32s, Float32s]:
+        """What the policy wants; a starved Boss does not wait for that."""
+        if self.starved:
+            return np.ones(len(ids), np.float32), np.ones(len(ids), np.float32)
+        progress = Progress(
+            trained, total, passes, self.mean_loss, self.confidence, self.untrained_loss, self.version_step
+        )
+        p, w = self.policy(Candidates(ids, progress, self.store, self.ledger, self._arrays, self._sample))
         if np.shape(p) != ids.shape or np.shape(w) != ids.shape or not np.isfinite(w).all():
             name = type(self.policy).__name__
             raise ValueError(f"policy {name} returned p {np.shape(p)} and w {np.shape(w)}; needed: finite {ids.shape}")
         return np.asarray(p, np.float32), np.asarray(w, np.float32)
 
-    def _score(self, features: Float32s, labels: Int64s) -> Float32s:
-        return scorer.score(self._arrays, features, labels)
+    def wanted(self, ids: Int64s, coins: Array) -> Float32s:
+        """The p that the policy wanted for the kept `ids` with these `coins`, float32 [n]; NaN for those that were not
+        sure to be kept whatever it wanted."""
+        if self.base is None or self.starved:
+            return np.full(len(ids), np.nan, np.float32)
+        sampled = coins < (self.base if self.open else 1)
+        return np.where(sampled, self._wanted[ids % len(self._wanted)], np.float32(np.nan))

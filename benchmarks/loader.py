@@ -185,7 +185,7 @@ def paper(folder: str) -> Served:
     """The paper's policy in its second pass, with an Assistant that is of some use."""
     arm = Served("data.name=mnist", f"data.root={folder}", "policy.name=autoassist", candidates=True, passes=1)
     spec = arm.service.spec
-    arrays = scorer.initial(spec.feature_dim, spec.classes)
+    arrays = scorer.initial("above", spec.feature_dim, spec.classes)
     arrays["w"] = np.random.default_rng(SEED).normal(0, 3, spec.feature_dim).astype(np.float32)
     nobody = np.empty(0, np.int64)
     delta = {"ids": nobody, **Ledger(0).take(nobody)}
@@ -197,6 +197,8 @@ def paper(folder: str) -> Served:
             arrays=arrays,
             mean_loss=0.1,
             confidence=0.9,
+            untrained_loss=2.3,
+            selecting=True,
             full=True,
             delta_number=0,
             delta=delta,

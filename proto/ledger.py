@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from proto.types import Array, Float32s, Int64s
+from proto.types import Array, Bools, Float32s, Int64s
 
 FIELDS: dict[str, str] = {
     "last_loss": "float32",
@@ -13,6 +13,23 @@ FIELDS: dict[str, str] = {
     "last_step": "int64",
 }
 """Field -> dtype. Losses are NaN until there is one, `last_step` is -1 until then."""
+
+
+VISITS = 3
+"""Times an instance must have been trained before it can be a suspect."""
+
+
+def stays_high(records: Mapping[str, Array], mean_loss: float, untrained_loss: float) -> Bools:
+    """Which of the `records`, bool [n], are suspects: their losses stay high while those of others fall.
+
+    That is: trained at least `VISITS` times, the last two losses are both those of a model that was not trained at all,
+    or worse, and the mean loss is at most half of that. Most such instances bear a wrong label.
+    """
+    if not 0 < mean_loss <= untrained_loss / 2:
+        return np.zeros(len(records["last_loss"]), bool)
+    # Comparisons with NaN are false: who has no loss before is no suspect.
+    high = np.minimum(records["last_loss"], records["loss_before"]) >= untrained_loss
+    return high & (records["times_trained"] >= VISITS)
 
 
 class Ledger:

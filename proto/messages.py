@@ -20,6 +20,8 @@ Role = Literal["batcher", "boss", "assistant"]
 Kind = Literal["train", "validation", "test"]
 """What a batch is for: to train on, or to evaluate on that split."""
 ROLES: tuple[Role, ...] = ("batcher", "boss", "assistant")
+Assistant = Literal["none", "above", "loss"]
+"""What the Assistant learns beside its ledger: nothing, whether a loss is above the mean, or the loss itself."""
 
 
 Value = float | int | str | tuple[int, ...]
@@ -65,7 +67,7 @@ class DataSpec(Message):
     `stream`: the training split is a stream, of which `train_size` instances count as one Boss epoch.
     `train_total` is the number of instances the run will train, `max_batch` the size of the largest batch.
     `train_batches` is the number of batches; with `max_tokens`, the most padded positions of a batch (0: batches are
-    cut by instances), it is about that.
+    cut by instances), it is about that. `assistant` is what the policy wants.
     """
 
     tag: ClassVar[str] = "spec"
@@ -88,6 +90,7 @@ class DataSpec(Message):
     beside: dict[Text, tuple[Text, tuple[Count, ...]]] = {}
     vocabulary: Count = 0
     stream: bool = False
+    assistant: Assistant = "above"
 
     @property
     def ledger_size(self) -> int:
@@ -306,7 +309,11 @@ class End(Message):
 
 
 class Features(Message):
-    """Batcher -> Assistant: features float32 [B, D] and labels int64 [B] of batch `batch_id`."""
+    """Batcher -> Assistant: features float32 [B, D] and labels int64 [B] of batch `batch_id`.
+
+    `wanted` float32 [B] is the keep probability that the policy wanted for those that would have been kept whatever it
+    wanted, by their coin: an unbiased sample of all candidates. It is NaN for the others.
+    """
 
     tag: ClassVar[str] = "features"
     batch_id: Count
@@ -314,8 +321,9 @@ class Features(Message):
     ids: Ids
     features: Matrix
     labels: Ids
+    wanted: Floats
 
-    _whole = model_validator(mode="after")(same_length("ids", "features", "labels"))
+    _whole = model_validator(mode="after")(same_length("ids", "features", "labels", "wanted"))
 
 
 class Losses(Message):
@@ -346,9 +354,10 @@ class Mark(Message):
 class Weights(Message):
     """Assistant -> Batcher: snapshot `version`, which has seen the losses of Boss step `step`.
 
-    `arrays` are the scorer's. `delta` is the part of the ledger that changed since the delta before (`delta_number`
-    counts them, gapless): "ids", "last_loss", "loss_before", "times_trained", "last_step", equally long. A `full` one
-    holds every record that there is and starts the count anew.
+    `arrays` are the scorer's. `untrained_loss` is the mean loss of the first report, `selecting` the gate's word:
+    whether selecting gains anything. `delta` is the part of the ledger that changed since the delta before
+    (`delta_number` counts them, gapless): "ids", "last_loss", "loss_before", "times_trained", "last_step", equally
+    long. A `full` one holds every record that there is and starts the count anew.
     """
 
     tag: ClassVar[str] = "weights"
@@ -358,6 +367,8 @@ class Weights(Message):
     arrays: dict[str, AnyArray]
     mean_loss: Annotated[float, Field(allow_inf_nan=False)]
     confidence: Annotated[float, Field(ge=0, le=1)]
+    untrained_loss: Annotated[float, Field(allow_inf_nan=False)]
+    selecting: bool
     full: bool
     delta_number: Count
     delta: dict[str, AnyArray]

@@ -72,7 +72,7 @@ def assistant() -> Assistant:
 
 @pytest.fixture
 def batcher() -> BatcherCore:
-    return opened(numbered(100))
+    return opened(numbered(100), policy="autoassist")
 
 
 def test_each_report_makes_a_version(assistant: Assistant) -> None:

@@ -16,7 +16,6 @@ from autoassist.serial import SerialStream
 from batcher.core import BatcherCore
 from batcher.datasets.arrays import ArraySplit
 from batcher.plugin import Data
-from batcher.policies import AutoAssist
 from boss.config import BossConfig
 from boss.outlet import LossOutlet
 from boss.trainer import Trainer
@@ -34,9 +33,7 @@ def sent(message: Any) -> Any:
 def shuffled(size: int, budget: float, batch_size: int) -> BatcherCore:
     """Under `autoassist`, instances whose label is their id."""
     split = ArraySplit(np.arange(size, dtype=np.float32)[:, None], np.arange(size))
-    core = opened(Data(split), budget=budget, batch_size=batch_size)
-    core.selector.policy = AutoAssist(0.2)
-    return core
+    return opened(Data(split), budget=budget, batch_size=batch_size, policy="autoassist")
 
 
 @pytest.mark.parametrize("size", [70, 3000])
@@ -76,8 +73,7 @@ def serial(core: BatcherCore, learner: Learner, lag: int, run_dir: Path) -> Seri
 @pytest.mark.parametrize("lag", [1, 2, 8])
 def test_wired_in_one_process_batch_b_is_chosen_with_version_b_minus_lag(lag: int, tmp_path: Path) -> None:
     split = ArraySplit(np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32), np.arange(60) % 3)
-    core = opened(Data(split, split), budget=3.0, batch_size=8, eval_every=0.5, lag=lag)
-    core.selector.policy = AutoAssist(0.2)
+    core = opened(Data(split, split), budget=3.0, batch_size=8, eval_every=0.5, lag=lag, policy="autoassist")
     learner = Learner(core.spec, AssistantConfig(), ordered=True)
     trainer = Trainer(RunConfig(), BossConfig(model="linear", device="cpu"), core.spec)
     stream = serial(core, learner, lag, tmp_path)

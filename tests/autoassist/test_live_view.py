@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from autoassist.live import View, describe, evaluation_line
+from autoassist.live import View, describe, evaluation_line, gate_line
 from autoassist.machine import WorkerState
 from proto.messages import ROLES
 
@@ -89,3 +89,13 @@ def test_an_evaluation_is_one_line_with_its_scores():
     assert "\n" not in line
     for fragment in ("1.00 Boss epochs", "accuracy 0.9000", "loss 0.2500"):
         assert fragment in line
+
+
+def test_the_gate_s_changes_and_state_are_told_with_their_numbers(workers):
+    values = {"step": 1234, "selecting": 1, "gain": 0.25, "gain_low": 0.2, "gain_high": 0.3, "gain_sample": 2048}
+    assert gate_line(values) == (
+        "step 1,234: the Batcher selects from now on; gain 0.250 (90 %: 0.200 to 0.300) on 2,048 candidates"
+    )
+    assert "keeps everything, since selecting gains nothing" in gate_line({**values, "selecting": 0})
+    workers["assistant"].values |= values
+    assert describe("assistant", workers["assistant"], 3.0).endswith("AUC 0.625, selecting (gain 0.25)")

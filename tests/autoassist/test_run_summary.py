@@ -15,7 +15,7 @@ WORKERS = {
     "boss": {
         "step": 10, "trained": 100, "boss_epochs": 1.0, "test_accuracy": 0.91234, "reports_made": 10,
         "reports_dropped": 2, "refused_run": 2, "candidates": 200, "kept_fraction": 0.5,
-        "dropped_per_class": (60, 40, 0),
+        "dropped_per_class": (60, 40, 0), "trained_per_class": (20, 80),
     },
     "assistant": {"reports_folded": 7, "losses_quarantined": 2, "quarantined_ids": (5, 6), "refused_fields": 1},
 }  # fmt: skip

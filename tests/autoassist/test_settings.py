@@ -18,7 +18,7 @@ def refusal(*overrides, path=None):
 
 def test_without_anything_it_is_the_digits():
     settings = load(None, [])
-    assert (settings.data.name, settings.boss.model, settings.policy.name) == ("digits", "small_cnn", "autoassist")
+    assert (settings.data.name, settings.boss.model, settings.policy.name) == ("digits", "small_cnn", "assist")
     assert not settings.run.serial
 
 

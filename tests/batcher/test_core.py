@@ -118,7 +118,7 @@ def test_a_policy_that_keeps_nothing_ends_all_the_same() -> None:
 
 @pytest.mark.parametrize("split", [numbered(100).train, Bare(100)], ids=["offers features", "offers nothing"])
 def test_the_features_of_a_batch_are_those_of_its_instances(split: Any) -> None:
-    core = opened(Data(split, numbered(20).train))
+    core = opened(Data(split, numbered(20).train), policy="autoassist")
     for seq in range(4):
         batch, features = core.next(0, 7, lend)
         assert isinstance(batch, Batch)
@@ -130,7 +130,7 @@ def test_the_features_of_a_batch_are_those_of_its_instances(split: Any) -> None:
 
 
 def test_evaluation_batches_have_no_features() -> None:
-    core = opened(numbered(32, 32), budget=1.0)
+    core = opened(numbered(32, 32), budget=1.0, policy="autoassist")
     (_, of_training), (batch, of_test) = core.next(0, 0, lend), core.next(0, 0, lend)
     assert of_training is not None
     assert isinstance(batch, Batch)

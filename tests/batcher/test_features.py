@@ -160,3 +160,18 @@ def test_instances_of_different_length_are_averaged_over_their_own_positions() -
     store.visit(*source.take(np.arange(3)))
     expected = np.stack([one.mean(axis=0) for one in series])
     np.testing.assert_allclose(store.get(np.arange(3))[0], store.scale * expected, atol=2e-3)
+
+
+def test_arrays_in_memory_are_known_before_they_are_visited() -> None:
+    class Filled(Bare):
+        """Offers `fill`, and neither labels nor features."""
+
+        def fill(self, ids: np.ndarray, out: dict[str, np.ndarray]) -> None:
+            out["inputs"][:], out["targets"][:] = self.inputs[ids], self.labels_[ids]
+
+    inputs = RNG.normal(size=(8, 4)).astype(np.float32)
+    store = FeatureStore(Source(Filled(inputs, np.arange(8)), "toy"), 256, 0)
+    features, labels, known = store.get(np.array([6, 1]))
+    np.testing.assert_allclose(features, inputs[[6, 1]] * store.scale, rtol=1e-2, atol=1e-3)
+    assert labels.tolist() == [6, 1]
+    assert known.all()

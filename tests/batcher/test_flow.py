@@ -2,7 +2,7 @@
 
 import pytest
 
-from batcher.flow import Flow
+from batcher.flow import LOOK, REST, Flow
 
 
 def test_nothing_was_sent():
@@ -31,3 +31,38 @@ def test_waiting_adds_up():
         with flow.waiting():
             pass
     assert flow.waited_s == 5.0
+
+
+def flow_with(choosing: float, depth: int, batches: int, flow: Flow | None = None, clock: list[float] | None = None):
+    """A flow whose policy takes `choosing` of each second, with `depth` batches under way."""
+    clock = [0.0] if clock is None else clock
+    flow = Flow(lambda: clock[0]) if flow is None else flow
+
+    def policy(candidates):
+        clock[0] += choosing
+        return candidates, candidates
+
+    timed = flow.timed(policy)
+    for _ in range(batches):
+        if not flow.starved:
+            assert timed(7) == (7, 7)
+        clock[0] += 1 - choosing
+        flow.sent(depth, 0)
+    return flow, clock
+
+
+@pytest.mark.parametrize(("choosing", "depth", "starved"), [(0.8, 0, True), (0.8, 1, False), (0.3, 0, False)])
+def test_the_boss_starves_when_it_waits_for_the_choosing(choosing, depth, starved):
+    assert not flow_with(choosing, depth, LOOK - 1)[0].starved
+    assert flow_with(choosing, depth, LOOK)[0].starved == starved
+
+
+def test_after_a_rest_batches_are_chosen_again_and_looked_at_anew():
+    flow, clock = flow_with(0.8, 0, LOOK)
+    assert "choosing takes 8" in flow.why()
+    flow_with(0.8, 0, REST - 1, flow, clock)
+    assert flow.starved
+    flow_with(0.8, 0, 1, flow, clock)
+    assert not flow.starved
+    flow_with(0.8, 0, LOOK, flow, clock)
+    assert flow.starved

@@ -81,7 +81,7 @@ def test_the_rule_is_told_where_the_run_stands() -> None:
         return np.ones(len(ids), np.float32), np.ones(len(ids), np.float32)
 
     plans(make(select=select, size=40, total=96))
-    assert seen == [(0, 96, 0), (32, 96, 0), (32, 96, 1), (64, 96, 1), (64, 96, 2)]
+    assert seen == [(32, 96, 0), (64, 96, 0), (64, 96, 1), (96, 96, 1), (96, 96, 2)]
 
 
 def expected_kinds(sizes: Sequence[int], splits: dict[str, int], eval_every: int, batch_size: int) -> list[str]:

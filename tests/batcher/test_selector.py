@@ -6,7 +6,7 @@ import pytest
 from toys import numbered, weights
 
 from batcher.features import FeatureStore
-from batcher.policies import AutoAssist
+from batcher.policies import Assist, AutoAssist
 from batcher.selector import Selector
 from batcher.source import Source
 from proto import scorer
@@ -24,7 +24,7 @@ def selector() -> Selector:
 
 def snapshot(version: int, delta_number: int, ids: list[int] | None = None, **changes: Any) -> Weights:
     """Snapshot `version`, all of its numbers made from it."""
-    arrays = {name: array + version for name, array in scorer.initial(DIM, CLASSES).items()}
+    arrays = {name: array + version for name, array in scorer.initial("above", DIM, CLASSES).items()}
     source = Ledger(SIZE)
     source.fold(np.arange(SIZE), np.full(SIZE, version, np.float32), version)
     changed = np.array([version] if ids is None else ids)
@@ -65,7 +65,7 @@ def test_versions_may_be_left_out_but_deltas_may_not(selector: Selector) -> None
     assert (selector.version, selector.weights_refused) == (7, 1)
 
 
-INITIAL = scorer.initial(DIM, CLASSES)
+INITIAL = scorer.initial("above", DIM, CLASSES)
 REFUSED: dict[str, dict[str, Any]] = {
     "older": {"version": 2},
     "skipped delta": {"delta_number": 2},
@@ -129,3 +129,47 @@ def test_the_policy_is_told_the_progress(selector: Selector) -> None:
     [progress] = seen
     assert (progress.trained, progress.total, progress.passes) == (40, 100, 3)
     assert (progress.mean_loss, progress.confidence) == (2.0, 1.0)
+
+
+def gated(selecting: bool) -> Selector:
+    store = FeatureStore(Source(numbered(SIZE).train, "toy"), 256, 0)
+    selector = Selector(store, Assist(0.1), CLASSES)
+    arrays = scorer.initial("loss", store.dim, CLASSES)
+    arrays["b3"][:] = -2  # all losses are predicted far below the mean
+    selector.fold(weights(1, arrays=arrays, selecting=selecting, mean_loss=1.0))
+    return selector
+
+
+COINS = np.array([0.05, 0.5, 0.9])
+
+
+def test_behind_a_closed_gate_all_are_kept_and_all_are_the_sample() -> None:
+    selector, ids = gated(False), np.array([2, 5, 7])
+    p, w = selector.select(ids, 8, 100, 0)
+    assert p.tolist() == w.tolist() == [1.0] * 3
+    wanted = selector.wanted(ids, COINS)
+    assert ((wanted > 0.1) & (wanted < 0.5)).all(), "what the policy wants, not what the gate made of it"
+    np.testing.assert_array_equal(wanted, gated(True).select(ids, 8, 100, 0)[0])
+
+
+def test_behind_an_open_one_the_policy_decides_and_the_base_coin_makes_the_sample() -> None:
+    selector, ids = gated(True), np.array([2, 5, 7])
+    p, w = selector.select(ids, 8, 100, 0)
+    assert p.max() < 0.5
+    assert w.min() > 1
+    assert np.isnan(selector.wanted(ids, COINS)).tolist() == [False, True, True]
+    assert selector.histogram.sum() == 3
+
+
+def test_a_starved_boss_gets_batches_that_are_not_chosen() -> None:
+    selector, ids = gated(True), np.array([2, 5, 7])
+    selector.starved = True
+    assert selector.select(ids, 8, 100, 0)[0].tolist() == [1.0] * 3
+    assert np.isnan(selector.wanted(ids, COINS)).all()
+
+
+def test_a_policy_without_a_base_is_not_gated(selector: Selector) -> None:
+    selector.fold(snapshot(2, 0))
+    assert not selector.selecting
+    assert selector.select(np.arange(SIZE), 8, 100, 1)[0].min() < 1
+    assert np.isnan(selector.wanted(np.arange(3), COINS)).all()

@@ -14,6 +14,7 @@ def test_it_counts_what_the_boss_took() -> None:
     metrics = account.metrics()
     assert (metrics["candidates"], metrics["kept_fraction"]) == (8, 0.5)
     assert metrics["dropped_per_class"] == (1, 1, 2)
+    assert metrics["trained_per_class"] == (4, 0)
 
 
 def test_it_counts_what_was_trained_of_each_class() -> None:

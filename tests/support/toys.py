@@ -49,6 +49,7 @@ def features(batch_id: int, ids: Sequence[int], matrix: Any, labels: Any, incarn
         ids=np.asarray(ids, np.int64),
         features=np.asarray(matrix, np.float32),
         labels=np.asarray(labels, np.int64),
+        wanted=np.full(len(ids), np.nan, np.float32),
     )
 
 
@@ -66,7 +67,8 @@ def weights(version: int, **changes: Any) -> Weights:
     """Snapshot `version` of a scorer for 6 features and 3 classes, with an empty ledger delta."""
     nobody = np.empty(0, np.int64)
     fields: dict[str, Any] = {
-        "version": version, "step": version, "incarnation": 0, "arrays": scorer.initial(6, 3), "mean_loss": 0.5,
+        "version": version, "step": version, "incarnation": 0, "arrays": scorer.initial("above", 6, 3),
+        "mean_loss": 0.5, "untrained_loss": 0.0, "selecting": False,
         "confidence": 0.5, "full": False, "delta_number": version - 1,
         "delta": {"ids": nobody, **Ledger(0).take(nobody)},
     }  # fmt: skip
@@ -94,12 +96,13 @@ def opened(
     seed: int = 0,
     eval_every: float = 0.0,
     lag: int | None = None,
+    policy: str = "uniform",
 ) -> BatcherCore:
-    """A Batcher core under `uniform` whose stream is open."""
+    """A Batcher core under `policy` whose stream is open."""
     core = BatcherCore(
         RunConfig(budget=budget, seed=seed),
         BatcherConfig(batch_size=batch_size),
-        PolicyConfig(name="uniform"),
+        PolicyConfig(name=policy),
         data,
         "toy",
         lag,

@@ -1,0 +1,72 @@
+"""One Boss epoch: what selecting within the first pass is worth, when no last loss is known of any instance.
+
+Test loss under `uniform` minus test loss under `assist` (above 0: `assist` is better), paired by seed.
+
+    python -m benchmarks.first_pass --mnist FOLDER --cifar10 FOLDER [--seeds 5] [section.key=value ...]
+
+The folders hold MNIST/raw and cifar-10-batches-py.
+"""
+
+import argparse
+import pickle
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from batcher.datasets.arrays import ArraySplit
+from batcher.plugin import Data
+from benchmarks.paired import interval, run
+from benchmarks.report import finish
+
+
+def cifar10(folder: str) -> Data:
+    """CIFAR-10 from the files of its python version, as arrays."""
+
+    def split(*names: str) -> ArraySplit:
+        parts = []
+        for name in names:
+            with (Path(folder) / "cifar-10-batches-py" / name).open("rb") as file:
+                parts.append(pickle.load(file, encoding="bytes"))
+        images = np.concatenate([part[b"data"] for part in parts]).reshape(-1, 3, 32, 32)
+        return ArraySplit(images, np.concatenate([part[b"labels"] for part in parts]))
+
+    train = split(*(f"data_batch_{i}" for i in range(1, 6)))
+    mean, deviation = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+    return Data(train, split("test_batch"), class_names=[str(i) for i in range(10)], mean=mean, std=deviation)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mnist", help="folder that holds MNIST/raw")
+    parser.add_argument("--cifar10", help="folder that holds cifar-10-batches-py")
+    parser.add_argument("--seeds", type=int, default=5, help="paired seeds (5)")
+    parser.add_argument("words", nargs="*", help="section.key=value")
+    args = parser.parse_args()
+    data = {}
+    if args.mnist:
+        data["mnist"] = ["data.name=mnist", f"data.root={args.mnist}", "boss.lr=0.2"]
+    if args.cifar10:
+        folder = f'data.args={{folder="{args.cifar10}"}}'
+        data["cifar10"] = ["data.name=benchmarks.first_pass:cifar10", folder, "boss.lr=0.1"]
+    figures: dict[str, float | list[float]] = {}
+    table = Table("data set", "seed", "uniform", "assist", "kept fraction", title="test loss")
+    for name, words in data.items():
+        gains = []
+        for seed in range(args.seeds):
+            losses = {}
+            for policy in ("uniform", "assist"):
+                summary, _ = run(seed, *words, "run.budget=1", f"policy.name={policy}", *args.words)
+                losses[policy] = summary["test_loss"]
+            gains.append(losses["uniform"] - losses["assist"])
+            kept = f"{summary['kept_fraction']:.3f}"
+            table.add_row(name, str(seed), *(f"{loss:.4f}" for loss in losses.values()), kept)
+        mean, low, high = interval(gains)
+        figures |= {f"{name}_test_loss_gain": mean, f"{name}_interval": [low, high]}
+    Console().print(table)
+    finish(**figures, seeds=list(range(args.seeds)))
+
+
+if __name__ == "__main__":
+    main()
