@@ -8,33 +8,12 @@ The folders hold MNIST/raw and cifar-10-batches-py.
 """
 
 import argparse
-import pickle
-from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from batcher.datasets.arrays import ArraySplit
-from batcher.plugin import Data
 from benchmarks.paired import interval, run
 from benchmarks.report import finish
-
-
-def cifar10(folder: str) -> Data:
-    """CIFAR-10 from the files of its python version, as arrays."""
-
-    def split(*names: str) -> ArraySplit:
-        parts = []
-        for name in names:
-            with (Path(folder) / "cifar-10-batches-py" / name).open("rb") as file:
-                parts.append(pickle.load(file, encoding="bytes"))
-        images = np.concatenate([part[b"data"] for part in parts]).reshape(-1, 3, 32, 32)
-        return ArraySplit(images, np.concatenate([part[b"labels"] for part in parts]))
-
-    train = split(*(f"data_batch_{i}" for i in range(1, 6)))
-    mean, deviation = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-    return Data(train, split("test_batch"), class_names=[str(i) for i in range(10)], mean=mean, std=deviation)
 
 
 def main() -> None:
@@ -48,8 +27,7 @@ def main() -> None:
     if args.mnist:
         data["mnist"] = ["data.name=mnist", f"data.root={args.mnist}", "boss.lr=0.2"]
     if args.cifar10:
-        folder = f'data.args={{folder="{args.cifar10}"}}'
-        data["cifar10"] = ["data.name=benchmarks.first_pass:cifar10", folder, "boss.lr=0.1"]
+        data["cifar10"] = ["data.name=cifar10", f"data.root={args.cifar10}", "boss.lr=0.1"]
     figures: dict[str, float | list[float]] = {}
     table = Table("data set", "seed", "uniform", "assist", "kept fraction", title="test loss")
     for name, words in data.items():

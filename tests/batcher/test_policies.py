@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import numbered
 
+from batcher.cut import ByCount
 from batcher.features import FeatureStore
 from batcher.generator import Generator
 from batcher.policies import (
@@ -144,7 +145,9 @@ def test_no_policy_makes_an_empty_batch_or_an_endless_loop(name: str, losses: st
     def select(ids: Any, trained: int, total: int, passes: int) -> Any:
         return policy(candidates(policy, ledger, ids, trained=trained, total=total, passes=passes))
 
-    generator = Generator(size=SIZE, splits={}, batch_size=batch, total=total, eval_every=0, seed=0, select=select)
+    generator = Generator(
+        size=SIZE, splits={}, cuts={"train": ByCount(batch)}, total=total, eval_every=0, seed=0, select=select
+    )
     sizes = []
     while (plan := generator.next()) is not None:
         sizes.append(len(plan.ids))
@@ -183,7 +186,9 @@ def test_the_end_of_the_budget_is_plain_training(policy: Policy, size: int) -> N
             assert (p == 1).all()
         return p, w
 
-    generator = Generator(size=size, splits={}, batch_size=8, total=total, eval_every=0, seed=0, select=select)
+    generator = Generator(
+        size=size, splits={}, cuts={"train": ByCount(8)}, total=total, eval_every=0, seed=0, select=select
+    )
     while (plan := generator.next()) is not None:
         weights += plan.weights.tolist()
     assert set(weights[math.ceil(0.71 * total) :]) == {1.0}

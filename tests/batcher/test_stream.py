@@ -83,7 +83,7 @@ class Half:
 def make(stream: Any, p: float = 0.5, epoch_size: int = 100, test: int = 0, **config: Any) -> BatcherCore:
     data = Data(stream, numbered(test).train if test else None, class_names=("a", "b", "c"), epoch_size=epoch_size)
     core = BatcherCore(
-        RunConfig(budget=5.0, seed=2), BatcherConfig(**{"batch_size": 16, **config}), PolicyConfig(name="uniform"),
+        RunConfig(budget=5.0, seed=2), BatcherConfig(**{"batch_size": 16, **config}), PolicyConfig(name="autoassist"),
         data, "toy",
     )  # fmt: skip
     core.selector.policy = Half([], [])

@@ -48,7 +48,7 @@ def test_targets_that_are_no_class_numbers_travel_as_they_are(name: str, make: A
 
 
 def test_the_assistant_is_told_of_no_class() -> None:
-    core = opened(Data(ArraySplit(INPUTS, TARGETS["numbers"])), batch_size=8)
+    core = opened(Data(ArraySplit(INPUTS, TARGETS["numbers"])), batch_size=8, policy="autoassist")
     _, features = core.next(0, 0, lambda slot, layout: {n: np.empty(*kind) for n, kind in layout.items()})
     assert features is not None
     assert set(features.labels.tolist()) == {-1}

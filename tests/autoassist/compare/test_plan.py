@@ -74,7 +74,7 @@ def test_what_was_chosen_for_an_arm_is_what_it_runs_with():
 
 
 def test_the_policy_section_is_for_the_policy_it_names():
-    one = plan("policy.gamma=0.3", policies="autoassist,low=autoassist:policy.gamma=0.01")
+    one = plan("policy.name=autoassist", "policy.gamma=0.3", policies="autoassist,low=autoassist:policy.gamma=0.01")
     gammas = {arm.name: run.settings.policy.gamma for arm, run in one.final({})}
     assert gammas == {"uniform": 0.1, "autoassist": 0.3, "low": 0.01}
 
