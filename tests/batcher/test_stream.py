@@ -189,6 +189,14 @@ def test_skipping_forward_is_said_once(caplog: pytest.LogCaptureFixture) -> None
     assert said == [f"toy: no state to go on from, {account.cursor} instances of the stream are read and passed over"]
 
 
+def test_that_one_process_reads_it_is_said_where_more_are_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    found = batches(begin(make(Numbers(), workers=3)))
+    assert values(found) == ids(found)
+    assert [r.getMessage() for r in caplog.records] == [
+        "the stream of toy is read by the Batcher itself; batcher.workers read its other splits"
+    ]
+
+
 def test_a_state_that_is_no_json_is_said_once_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
     found = batches(begin(make(Unspeakable())))
     assert {batch.stream for batch in found} == {'{"at": 0}'}
