@@ -5,8 +5,8 @@ from assistant.sample import Gain
 ENOUGH = 512
 """Candidates that must have been sampled before selecting begins."""
 BEGINS = 100
-"""Reports before selecting begins. There is a gain earlier, but what is dropped then is missed: a gate that opens within
-the first dozens of steps leaves a higher test loss than plain training."""
+"""Reports before selecting begins. There is a gain earlier, but what is dropped then is missed: a gate that opens
+within the first dozens of steps leaves a higher test loss than plain training."""
 MARGIN = 0.01
 """The gate opens where the gain's interval is above this, and closes where it reaches 0: between the two it stays."""
 
