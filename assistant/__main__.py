@@ -65,7 +65,8 @@ def body(worker: Worker) -> None:
             worker.wait([inlet.features, inlet.losses])
         worker.beat()
     deadline = time.monotonic() + worker.patience_s
-    while inlet.received < worker.expected_messages and time.monotonic() < deadline:
+    # Features may be read later than losses that came after them.
+    while (inlet.received < worker.expected_messages or learner.waits) and time.monotonic() < deadline:
         if not inlet.pump():
             worker.wait([inlet.features, inlet.losses], 10)
 

@@ -84,6 +84,11 @@ class Learner:
         which is that of the kept."""
         return self.sample.mean_loss if len(self.sample) >= MEAN_FROM else self.running_mean
 
+    @property
+    def waits(self) -> bool:
+        """Whether reports wait for their turn, in order."""
+        return bool(self._losses)
+
     def fold_features(self, message: Features) -> None:
         """Takes in the features of a batch; learns when its losses are there."""
         if message.features.shape[1] != self._feature_dim or not np.isfinite(message.features).all():

@@ -65,6 +65,7 @@ WORDS = (
     "data.name=./net.py:data", "boss.model=./net.py:model", "run.budget=4", "batcher.batch_size=32", "boss.threads=1",
     "boss.checkpoint_every=0.1", "boss.eval_every=1", "boss.ema=0.9", "run.deterministic=true", "policy.gamma=0.3",
     "boss.flip=true", "boss.cutout=1",
+    "policy.name=autoassist",  # which selects from the second pass on; the default's gate opens later
 )  # fmt: skip
 COUNTED = ("boss_instances", "optimizer_steps", "candidates", "dropped_per_class", "reports_sent", "test_accuracy")
 
