@@ -44,7 +44,12 @@ class Learner:
         self._parameters = {name: torch.nn.Parameter(torch.from_numpy(array)) for name, array in arrays.items()}
         self._optimizer = torch.optim.SGD(self._parameters.values(), lr=config.lr)
         self._feature_dim = spec.feature_dim
+        self._max_batch = spec.max_batch
         self.ordered = ordered
+        self.incarnation = 0
+        """That of the Assistant this is the core of; snapshots carry it."""
+        self._newest = (-1, -1)
+        """(incarnation of the Batcher, batch id) of the newest report. They come in order: an older one is a copy."""
         self.on_version: Callable[[], None] = lambda: None
         self.ledger = Ledger(spec.train_size)
         self._changed = np.zeros(spec.train_size, bool)
@@ -65,6 +70,9 @@ class Learner:
 
     def fold_features(self, message: Features) -> None:
         """Takes in the features of a batch; learns when its losses are there."""
+        if len(message.ids) > self._max_batch:
+            self.features_refused += 1
+            return
         if message.features.shape[1] != self._feature_dim or not np.isfinite(message.features).all():
             self.features_refused += 1
             if not self.ordered:
@@ -84,13 +92,15 @@ class Learner:
     def fold_losses(self, message: Losses) -> None:
         """Takes in the losses of a batch.
 
-        A report with an id outside the data set is refused whole. A loss that is not finite is quarantined: counted,
-        its id shown, and kept out of ledger, mean and learning.
+        A report with an id outside the data set, or of a batch already reported, is refused whole. A loss that is not
+        finite is quarantined: counted, its id shown, and kept out of ledger, mean and learning.
         """
-        if len(message.ids) == 0 or message.ids.min() < 0 or message.ids.max() >= len(self.ledger):
+        key = (message.incarnation, message.batch_id)
+        sized = 0 < len(message.ids) <= self._max_batch and key > self._newest
+        if not sized or message.ids.min() < 0 or message.ids.max() >= len(self.ledger):
             self.reports_refused += 1
             return
-        key = (message.incarnation, message.batch_id)
+        self._newest = key
         if self.ordered:
             self._losses[key] = message
             self._fold_in_order()
@@ -164,7 +174,7 @@ class Learner:
         return Weights(
             version=self.version,
             step=self.step,
-            incarnation=0,
+            incarnation=self.incarnation,
             arrays={name: parameter.detach().numpy().copy() for name, parameter in self._parameters.items()},
             mean_loss=self.mean_loss,
             confidence=self.confidence,
@@ -172,6 +182,39 @@ class Learner:
             delta_number=self.deltas,
             delta={"ids": ids, **self.ledger.take(ids)},
         )
+
+    def tell_all(self) -> None:
+        """The next snapshot is a full one."""
+        self._full, self.deltas = True, 0
+        self._changed[:] = self.ledger.times_trained > 0
+
+    @property
+    def untold(self) -> bool:
+        """Whether a full snapshot is still to be sent."""
+        return self._full
+
+    def adopt(self, mirror: Weights) -> bool:
+        """Goes on from what the Assistant before this one had said; False, changing nothing, when it does not fit."""
+        mine = self._parameters
+        fits = mirror.arrays.keys() == mine.keys() and all(
+            array.shape == tuple(mine[name].shape) and array.dtype == np.float32 and np.isfinite(array).all()
+            for name, array in mirror.arrays.items()
+        )
+        if not fits:
+            return False
+        try:
+            self.ledger.apply(mirror.delta)
+        except ValueError:
+            return False
+        with torch.no_grad():
+            for name, parameter in mine.items():
+                parameter.copy_(torch.from_numpy(np.array(mirror.arrays[name])))
+        self.mean_loss, self.confidence = mirror.mean_loss, mirror.confidence
+        self.version = self.reports_folded = mirror.version
+        self.step = mirror.step
+        self._mean_begun = mirror.version > 0
+        self.tell_all()
+        return True
 
     def published(self) -> None:
         """The last snapshot is on its way: its ledger delta need not be sent again."""
@@ -195,8 +238,7 @@ class Learner:
         for name in CARRIED:
             setattr(self, name, plain[name])
         if not self.ordered:  # else `assistant.history` tells the Batcher
-            self._full, self.deltas = True, 0
-            self._changed[:] = self.ledger.times_trained > 0
+            self.tell_all()
         self._mean_begun = bool(np.isfinite(self.ledger.last_loss).any())
 
     def metrics(self) -> dict[str, Value]:

@@ -24,9 +24,13 @@ from proto.config import RunInfo
 from proto.errors import ConfigError
 from proto.messages import ROLES
 
+RESUMABLE = 75
+"""Exit code (EX_TEMPFAIL of sysexits.h) of a run that a failure ended, and that `--resume` goes on with."""
+
 
 def launch(settings: Settings, console: Console) -> int:
-    """Runs `settings`; the exit code: 0, 1 (a worker failed), 2 (a user error), 130 or 143 (stopped by a signal).
+    """Runs `settings`; the exit code: 0, 1 (a worker failed), 75 (the same, and there is a checkpoint to go on from),
+    2 (a user error), 130 or 143 (stopped by a signal).
 
     Raises ConfigError when the run directory cannot be made or, before anything was trained, for what a worker found.
     """
@@ -113,21 +117,36 @@ def _facts(settings: Settings, resume: Resume | None) -> dict[str, Any]:
 
 def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[str, Any]:
     began = time.monotonic()
-    machine = Supervisor(settings, run_dir, view, resume).run()
+    supervisor = Supervisor(settings, run_dir, view, resume)
+    machine = supervisor.run()
+    while machine.again:
+        checkpoint.discard_partial(run_dir)
+        found = checkpoint.newest(run_dir)
+        resume = Resume(*found) if found else Resume.beginning()
+        view.say(f"all three go on from {resume.name or 'the beginning'}", "yellow")
+        supervisor = Supervisor(settings, run_dir, view, resume, machine.restarts.all)
+        machine = supervisor.run()
     if machine.exit_code == 2:
         raise ConfigError.told(machine.reason)
+    exit_code = machine.exit_code
+    if exit_code == 1 and checkpoint.newest(run_dir) is not None:
+        exit_code = RESUMABLE
     if machine.exit_code:
         log = f"; its log: {run_dir / 'logs' / machine.failed}.log" if machine.failed else ""
         view.say(f"{machine.reason}{log}", style="red")
     return summaries.summarise(
-        {role: state.values for role, state in machine.workers.items()},
+        {
+            **{role: state.metrics for role, state in machine.workers.items()},
+            "supervisor": {f"refused_{kind}": n for kind, n in supervisor.refused.items()},
+        },
         cpu_seconds(machine, resume),
         **_facts(settings, resume),
-        exit_code=machine.exit_code,
+        exit_code=exit_code,
         exit_reason=machine.reason,
         killed=[role for role, state in machine.workers.items() if state.killed],
         without_last_words=[role for role, state in machine.workers.items() if not state.last_words],
         startup_s=None if machine.started_at is None else machine.started_at - began,
+        restarts=[restart.plain() for restart in machine.restarts.all],
     )
 
 
@@ -149,4 +168,5 @@ def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View
         killed=[],
         without_last_words=[],
         startup_s=None,
+        restarts=[],
     )

@@ -30,19 +30,18 @@ def body(worker: Worker) -> None:
 
     core = BatcherCore(worker.run, config, policy, load(data), data.name, lag, start_workers)
     batches = worker.port("batches")
-    carrier = SlotSender(batches)
+    carrier = SlotSender(batches, worker.incarnation, core.can_open)
     worker.owns(carrier)
-    flow = Flow()
-    inlet, outlet = Inlet(worker, carrier, core), Outlet(worker, batches, carrier)
+    flow, outlet = Flow(), Outlet(worker, batches, carrier)
     worker.metrics = lambda: {
         **core.metrics(),
         **flow.metrics(),
         "features_dropped": outlet.features_dropped,
-        "strays": inlet.strays,
     }
     worker.tell(core.spec)
     worker.tell(Ready())
     worker.expect(Start)
+    inlet = Inlet(worker, carrier, core)
     ended = False
     while not worker.stopping:
         inlet.pump()

@@ -17,14 +17,26 @@ log = logging.getLogger(__name__)
 class Selector:
     """Answers, for candidates, with which probability to keep them and with which weight to train them."""
 
-    def __init__(self, store: FeatureStore, policy: Policy, classes: int) -> None:
-        self.store, self.policy = store, policy
+    def __init__(self, store: FeatureStore, policy: Policy, classes: int, max_lag: int | None = None) -> None:
+        """Versions more than `max_lag` Boss steps behind have no say (None: all have)."""
+        self.store, self.policy, self.max_lag = store, policy, max_lag
+        self.step = 0
+        """The Boss's step, as far as it is known here."""
+        self.gap = False
+        """Whether a snapshot was missed, so that a full one is needed."""
         self.ledger = Ledger(store.source.size)
         self.version = self.version_step = 0
         self.mean_loss = self.confidence = 0.0
         self.weights_refused = 0
         self._arrays: dict[str, Float32s] = scorer.initial(store.dim, classes)
         self._deltas = 0
+        self._incarnation = -1
+        """The Assistant's that was heard last."""
+
+    @property
+    def late(self) -> bool:
+        """Whether the newest version is too far behind to choose by."""
+        return self.max_lag is not None and self.step - self.version_step > self.max_lag
 
     def fold(self, weights: Weights) -> None:
         """Takes over a snapshot and its ledger delta; one that is older or does not fit is counted and left alone."""
@@ -32,8 +44,13 @@ class Selector:
             array.shape == self._arrays[name].shape and array.dtype == np.float32 and np.isfinite(array).all()
             for name, array in weights.arrays.items()
         )
-        newer = weights.full or (weights.version > self.version and weights.delta_number == self._deltas)
+        version = weights.version
+        if weights.full:
+            newer = version >= self.version or weights.incarnation > self._incarnation
+        else:
+            newer = version > self.version and weights.delta_number == self._deltas
         if not fits or not newer:
+            self.gap = self.gap or (fits and not weights.full and version > self.version)
             self.weights_refused += 1
             log.warning("refused weights version %d (delta %d)", weights.version, weights.delta_number)
             return
@@ -44,11 +61,27 @@ class Selector:
             log.warning("refused weights version %d: %s", weights.version, error)
             return
         if weights.full:
-            self._deltas = weights.delta_number
+            self._deltas, self.gap = weights.delta_number, False
+        self._incarnation = weights.incarnation
         self._arrays = {name: np.array(array) for name, array in weights.arrays.items()}
         self._deltas += 1
         self.version, self.version_step = weights.version, weights.step
         self.mean_loss, self.confidence = weights.mean_loss, weights.confidence
+
+    def mirror(self, incarnation: int) -> Weights:
+        """All that the Assistant has said so far, in full, from the Batcher `incarnation`."""
+        ids = np.flatnonzero(self.ledger.times_trained)
+        return Weights(
+            version=self.version,
+            step=self.version_step,
+            incarnation=incarnation,
+            arrays=dict(self._arrays),
+            mean_loss=self.mean_loss,
+            confidence=self.confidence,
+            full=True,
+            delta_number=0,
+            delta={"ids": ids, **self.ledger.take(ids)},
+        )
 
     def revisit(self, weights: Weights) -> None:
         """The instances `weights` tell of were seen, maybe before the Batcher was started anew: what it knew of them
@@ -58,6 +91,8 @@ class Selector:
 
     def select(self, ids: Int64s, trained: int, total: int, passes: int) -> tuple[Float32s, Float32s]:
         """Keep probability p and weight w, float32 [n] each, of the candidates `ids` of pass `passes`."""
+        if self.late:
+            return np.ones(len(ids), np.float32), np.ones(len(ids), np.float32)
         progress = Progress(trained, total, passes, self.mean_loss, self.confidence)
         candidates = Candidates(ids, progress, self.store, self.ledger, self._score)
         p, w = self.policy(candidates)

@@ -40,13 +40,14 @@ class Account:
             a + b for a, b in zip(self.dropped_per_class or [0] * len(dropped), dropped, strict=True)
         ]
 
-    def open(self, incarnation: int, slots: int, eval_every: float) -> Open:
-        """The message that has the Batcher begin, or go on, after the batches accounted for."""
+    def open(self, incarnation: int, slots: int, eval_every: float, step: int = 0) -> Open:
+        """The message that has the Batcher `incarnation` begin, or go on, after the batches accounted for."""
         return Open(
             incarnation=incarnation,
             rank=0,
             slots=slots,
             eval_every=eval_every,
+            step=step,
             seq=self.seq,
             passes=self.passes,
             cursor=self.cursor,

@@ -9,19 +9,21 @@ import shutil
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import zmq
 
 from proto.channels import CHANNELS, Party
-from proto.codec import Codec
+from proto.codec import MAX_FRAMES, Codec
 from proto.errors import ConfigError, Refused
 from proto.messages import Message
 
 log = logging.getLogger(__name__)
 
 IPC_PATH_LIMIT = 107
+AT_ONCE = 256
+"""Messages taken from a socket in one go: whoever sends without end must not keep a loop from its other work."""
 ALIVE = "alive"
 """Name of the FIFO in the socket directory that reads EOF once the supervisor is dead."""
 
@@ -116,9 +118,9 @@ class Port:
 
         A frame that does not validate is counted in `refused`, logged once per kind, and dropped.
         """
-        while True:
+        for _ in range(AT_ONCE):
             try:
-                frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                frames = self._frames()
             except zmq.Again:
                 return
             sender = frames.pop(0).bytes.decode("utf-8", "replace") if self.routed else ""
@@ -129,6 +131,16 @@ class Port:
                 continue
             yield sender, message
 
+    def _frames(self) -> list[zmq.Frame]:
+        """The frames of the next message, of those over what a message can have one only. Raises zmq.Again."""
+        frames = [self.socket.recv(zmq.NOBLOCK, copy=False)]
+        while frames[-1].more:
+            frame = self.socket.recv(zmq.NOBLOCK, copy=False)
+            if len(frames) > MAX_FRAMES + 1:
+                frames.pop()  # a message of a million frames must not take the memory of a million
+            frames.append(frame)
+        return frames
+
     def refuse(self, refusal: Refused) -> None:
         """Counts what was refused; the first of its kind is logged."""
         if not self.refused[refusal.kind]:
@@ -138,3 +150,8 @@ class Port:
 
     def close(self) -> None:
         self.socket.close()
+
+
+def refusals(ports: Iterable[Port]) -> dict[str, int]:
+    """How many frames `ports` have refused, by "channel_kind"."""
+    return {f"{port.channel}_{kind}": n for port in ports for kind, n in port.refused.items()}

@@ -10,6 +10,7 @@ from autoassist import launch as module
 from autoassist.config import load
 from autoassist.launch import launch
 from autoassist.machine import Machine
+from proto.config import RunConfig
 from proto.errors import ConfigError
 
 
@@ -26,9 +27,10 @@ def ending(monkeypatch):
         class Supervisor:
             def __init__(self, settings, run_dir, *_):
                 (run_dir / "logs").mkdir()
+                self.refused = {}
 
             def run(self):
-                machine = Machine("digest", [], 0.0)
+                machine = Machine("digest", RunConfig(), 0.0)
                 machine.exit_code, machine.reason = code, reason
                 return machine
 

@@ -1,0 +1,171 @@
+"""A Batcher or an Assistant that dies or hangs in training is started again: nothing is lost or trained twice."""
+
+import signal
+from collections import Counter
+
+import numpy as np
+import pytest
+
+CODE = """
+import os, time
+import numpy as np
+from torch import nn
+
+N = 640
+
+
+class Named:
+    # The first value of an instance is its id.
+    targets = np.arange(N) % 4
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, index):
+        time.sleep(float(os.environ.get("SLOW", 0)))
+        return np.array([index, *np.eye(4)[index % 4]], np.float32), index % 4
+
+
+class Logging(nn.Module):
+    # Writes down the ids of every batch it is trained on; stands still while there is a file "hold".
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.log = open("trained.txt", "a", buffering=1)
+
+    def forward(self, inputs):
+        if self.training and len(inputs) > 2:  # the dry run has two
+            self.log.write(" ".join(str(int(i)) for i in inputs[:, 0].tolist()) + "\\n")
+            time.sleep(0.004)
+            while os.path.exists("hold"):
+                time.sleep(0.01)
+        return self.layer(inputs[:, 1:])
+
+
+def model(spec):
+    return Logging()
+"""
+BUDGET, N = 6, 640
+WORDS = ("data.name=./net.py:Named", "boss.model=./net.py:model", "boss.threads=1", "batcher.batch_size=8",
+         f"run.budget={BUDGET}", "boss.eval_every=0")  # fmt: skip
+
+
+@pytest.fixture
+def start(start_run, tmp_path):
+    (tmp_path / "net.py").write_text(CODE)
+    return lambda *words, **how: start_run(*WORDS, *words, **how)
+
+
+def until_trained(run, batches):
+    """Waits until so many batches have been trained; the workers' pids."""
+    path = run.folder / "trained.txt"
+    run.until(lambda: path.exists() and path.read_text().count("\n") >= batches, f"{batches} batches")
+    return run.all_started()
+
+
+def trained_ids(run):
+    return [int(word) for word in (run.folder / "trained.txt").read_text().split()]
+
+
+def assert_whole(run, *reasons):
+    """`run` trained all of its budget, and says that workers were restarted for these `reasons`."""
+    assert run.wait() == 0, run.stdout + run.stderr
+    summary = run.summary()
+    assert summary["boss_instances"] == BUDGET * N == len(trained_ids(run))
+    assert [restart["reason"] for restart in summary["restarts"]] == list(reasons)
+    assert all(restart["away_s"] > 0 for restart in summary["restarts"])
+    for reason in reasons:
+        assert f"{reason} at step" in run.stdout
+    sent, folded, dropped = summary["reports_sent"], summary["reports_folded"], summary["reports_dropped"]
+    assert sent == summary["optimizer_steps"] == BUDGET * N // 8
+    assert sent == folded + dropped + summary["reports_unread"]
+    assert 0 <= summary["reports_unread"] < sent / 2
+    assert run.left() == []
+    return summary
+
+
+NUMBERS = pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)], ids=["killed", "stopped"]
+)
+
+
+@NUMBERS
+def test_batcher_killed_or_stopped_no_id_of_a_pass_is_lost_or_trained_twice(number, start):
+    run = start("policy.name=uniform", "run.hang_s=1")
+    run.kill(until_trained(run, 150)["batcher"], number)
+    killed = number == signal.SIGKILL
+    reason = "batcher was killed by SIGKILL" if killed else "batcher gave no sign of life for 1 s"
+    summary = assert_whole(run, reason)
+    ids = trained_ids(run)
+    for begin in range(0, BUDGET * N, N):
+        assert sorted(ids[begin : begin + N]) == list(range(N))
+    assert summary["candidates"] == BUDGET * N
+    assert summary["reports_unread"] == 0, "the Assistant had them all"
+
+
+@NUMBERS
+def test_assistant_killed_or_stopped_the_new_one_goes_on_with_what_it_knew(number, start):
+    run = start("run.hang_s=1", "boss.loss_queue=20", "policy.max_lag=100")
+    run.kill(until_trained(run, 150)["assistant"], number)
+    until_trained(run, 330)
+    (run.folder / "hold").touch()  # until the new one is there
+    (taken,) = run.until(lambda: run.records("taken_over"), "a new Assistant")
+    assert taken["source"] == "the Batcher's mirror"
+    assert taken["version"] > 50
+    (run.folder / "hold").unlink()
+    killed = number == signal.SIGKILL
+    reason = "assistant was killed by SIGKILL" if killed else "assistant gave no sign of life for 1 s"
+    summary = assert_whole(run, reason)
+    assert summary["reports_dropped"] > 0
+    assert summary["batches_without_news"] >= summary["batches_uniform"] > 0, "everything was kept while it was away"
+    assert summary["batches_uniform"] < 300, "and not any more once it was back"
+
+
+@pytest.mark.slow
+def test_both_killed_at_once(start):
+    run = start("boss.checkpoint_every=0.5")
+    pids = until_trained(run, 150)
+    for role in ("batcher", "assistant"):
+        run.kill(pids[role])
+    summary = assert_whole(run, *(f"{role} was killed by SIGKILL" for role in ("batcher", "assistant")))
+    (taken,) = run.records("taken_over")
+    assert taken["source"].startswith(("checkpoint batch-", "the Batcher's mirror"))
+    # Instances may be trained more than once in a pass only where they were dropped in none.
+    assert summary["candidates"] >= summary["boss_instances"]
+
+
+@pytest.mark.slow
+def test_batcher_that_raises_once_is_started_again(start_run, tmp_path):
+    raising = CODE.replace("time.sleep(float", "self.maybe_raise(); time.sleep(float").replace(
+        "    def __len__(self):",
+        """    reads = 0
+
+    def maybe_raise(self):
+        # Not an Exception, which would only skip the instance.
+        self.reads += 1
+        if self.reads == 1500 and not os.path.exists("raised"):
+            open("raised", "w")
+            raise SystemExit(3)
+
+    def __len__(self):""",
+        1,
+    )
+    (tmp_path / "net.py").write_text(raising)
+    (tmp_path / "net.py").write_text(raising)
+    run = start_run(*WORDS, "policy.name=uniform")
+    assert run.wait() == 0, run.stdout + run.stderr
+    assert [restart["reason"] for restart in run.summary()["restarts"]] == ["batcher ended with exit code 3"]
+    assert set(Counter(trained_ids(run)).values()) == {BUDGET}
+
+
+@pytest.mark.slow
+def test_restarts_used_up_the_run_ends_and_can_be_resumed(start):
+    run = start("run.max_restarts=1", "boss.checkpoint_every=0.1", "run.budget=1000")
+    run.kill(until_trained(run, 100)["batcher"])
+    run.until(lambda: run.records("event"), "the restart")
+    old = run.seen["batcher"]
+    run.kill(run.until(lambda: {pid for r, pid in run.workers().items() if r == "batcher"} - {old}, "another").pop())
+    assert run.wait() == 75
+    assert run.summary()["exit_reason"] == "batcher was killed by SIGKILL (run.max_restarts is used up)"
+    assert "to go on: autoassist launch --resume" in run.stdout
+    assert np.isfinite(run.summary()["train_s"])
