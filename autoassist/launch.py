@@ -1,26 +1,21 @@
 """One run from configuration to summary: the run directory, the wiring (processes or serial), the exit code."""
 
-import fcntl
-import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from autoassist import crash, rundir
 from autoassist import summary as summaries
-from autoassist.config import Settings, load, to_toml
+from autoassist.config import Settings, load
 from autoassist.live import View
 from autoassist.signals import caught
 from autoassist.supervisor import Resume, Supervisor, cpu_seconds
 from proto import checkpoint
-from proto.config import RunInfo
 from proto.errors import ConfigError
 from proto.messages import ROLES
 
@@ -34,9 +29,9 @@ def launch(settings: Settings, console: Console) -> int:
 
     Raises ConfigError when the run directory cannot be made or, before anything was trained, for what a worker found.
     """
-    settings, run_dir = _make_run_dir(settings)
+    settings, run_dir = rundir.make(settings)
     try:
-        with _locked(run_dir):
+        with rundir.locked(run_dir):
             return _run(settings, run_dir, None, console)
     except ConfigError:
         shutil.rmtree(run_dir)  # nothing was trained, and the name is free again for the corrected run
@@ -49,7 +44,7 @@ def resume(run_dir: Path, console: Console) -> int:
     Raises ConfigError when there is none, or the run is complete.
     """
     settings = load(run_dir / "config.toml", [])
-    with _locked(run_dir):
+    with rundir.locked(run_dir):
         if (run_dir / "model.safetensors").exists():
             raise ConfigError("--resume", str(run_dir), "this run is complete; nothing is left to do")
         found = checkpoint.newest(run_dir)
@@ -68,37 +63,6 @@ def _run(settings: Settings, run_dir: Path, resume: Resume | None, console: Cons
     if summary["exit_code"] and checkpoint.newest(run_dir) is not None:
         console.print(f"to go on: autoassist launch --resume {run_dir}", highlight=False, soft_wrap=True)
     return int(summary["exit_code"])
-
-
-def _make_run_dir(settings: Settings) -> tuple[Settings, Path]:
-    """A new run directory with the resolved configuration in it, and the settings with their name filled in."""
-    plain = settings.data.name.rpartition(":")[2] or settings.data.name
-    name = settings.run.name or f"{plain}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3]
-    run_dir = Path(settings.run.dir) / name
-    try:
-        run_dir.mkdir(parents=True)
-    except FileExistsError:
-        raise ConfigError("run.name", name, f"{run_dir} exists already; choose another name or remove it") from None
-    except OSError as error:
-        raise ConfigError("run.dir", settings.run.dir, f"cannot make {run_dir}: {error.strerror}") from None
-    settings = settings.model_copy(update={"run": settings.run.model_copy(update={"name": name})})
-    (run_dir / "config.toml").write_text(to_toml(settings))
-    return settings, run_dir
-
-
-@contextmanager
-def _locked(run_dir: Path) -> Iterator[None]:
-    """Keeps a second run out of `run_dir`; raises ConfigError when there is a first."""
-    descriptor = os.open(run_dir, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = RunInfo.load(run_dir).supervisor_pid
-            raise ConfigError("--resume", str(run_dir), f"this run is under way (pid {pid}); stop it first") from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _facts(settings: Settings, resume: Resume | None) -> dict[str, Any]:
@@ -134,6 +98,8 @@ def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: V
     if machine.exit_code:
         log = f"; its log: {run_dir / 'logs' / machine.failed}.log" if machine.failed else ""
         view.say(f"{machine.reason}{log}", style="red")
+    if machine.failed and (report := crash.write(run_dir, machine.reason)):
+        view.say(f"all that is known of it: {report}", style="red")
     return summaries.summarise(
         {
             **{role: state.metrics for role, state in machine.workers.items()},

@@ -70,8 +70,10 @@ class Spawn:
 
 @dataclass(frozen=True)
 class Say:
-    """Action: tell the user what happened, and what is done about it."""
+    """Action: tell the user what happened to worker `role`, and what is done about it."""
 
+    role: Role
+    pid: int
     text: str
 
 
@@ -224,10 +226,12 @@ class Machine:
         so_far = f"{len(self.restarts.all)} of {self.restarts.most} restarts"
         if self._goes_back(role):
             state.phase, self.again = "gone", True
-            return [Say(f"{problem}; all three go back to the last checkpoint ({so_far})"), *self.stop(problem, now)]
+            what = f"{problem} at step {self.step}; all three go back to the last checkpoint ({so_far})"
+            return [Say(role, state.pid, what), *self.stop(problem, now)]
         state.phase, state.again_at = "waiting", now + wait_s
         when = f" in {wait_s:g} s" if wait_s else ""
-        return [Say(f"{problem} at step {self.step}; it is started again{when} ({so_far})"), *self._start_again(now)]
+        what = f"{problem} at step {self.step}; it is started again{when} ({so_far})"
+        return [Say(role, state.pid, what), *self._start_again(now)]
 
     def signalled(self, number: int, now: float) -> list[Action]:
         """The user or the system asks for an end; asked twice, it is immediate."""

@@ -1,6 +1,5 @@
 """Starts the three workers, watches them, ends them: the input and output around `autoassist.machine`."""
 
-import logging
 import os
 import shlex
 import shutil
@@ -8,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from time import process_time
 from typing import Any, Self
@@ -27,8 +27,6 @@ from proto.codec import Codec
 from proto.config import RunInfo, read_toml
 from proto.messages import ROLES, Message, Part, Record, Role
 from proto.sockets import ALIVE, Port, make_socket_dir, refusals, sweep
-
-log = logging.getLogger(__name__)
 
 TICK_MS = 100
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -147,7 +145,9 @@ class Supervisor:
                 self.view.say(evaluation_line(message.values))
             return []
         actions = machine.told(role, message, now)
-        metrics.beat(role, machine.workers[role].values)
+        state = machine.workers[role]
+        if state.values:
+            metrics.beat(role, {"pid": state.pid, **state.values})
         return actions
 
     def _start(self, role: Role, machine: Machine) -> None:
@@ -210,7 +210,11 @@ class Supervisor:
                 self._processes[action.role].kill()
             case Say():
                 self.view.say(action.text, "yellow")
-                metrics.write("supervisor", "event", {"text": action.text, "step": machine.step})
+                what = {"worker": action.role, "pid": action.pid, "step": machine.step, "text": action.text}
+                metrics.write("supervisor", "event", what)
+                with (self.run_dir / "logs" / "supervisor.log").open("a") as file:
+                    begin = f"{datetime.now():%F %T} supervisor {os.getpid()} step {machine.step}"
+                    file.write(f"{begin} {action.role} {action.pid}: {action.text}\n")
             case _:
                 pass
 

@@ -94,6 +94,11 @@ def test_a_run_that_exists_is_left_alone(settings, console, tmp_path):
     assert [path.name for path in (tmp_path / "runs" / "r").iterdir()] == ["precious"]
 
 
+def test_a_read_only_place_for_run_directories_is_a_configuration_error(settings, console):
+    with pytest.raises(ConfigError, match=r"run\.dir = '/proc/runs': cannot make /proc/runs/r"):
+        launch(settings("run.name=r", "run.dir=/proc/runs"), console)
+
+
 def test_a_run_directory_that_cannot_be_made_is_a_configuration_error(settings, console, tmp_path):
     (tmp_path / "runs").write_text("a file where a folder is needed")
     with pytest.raises(ConfigError, match=r"run\.dir = .*cannot make"):
