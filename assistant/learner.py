@@ -48,8 +48,9 @@ class Learner:
         self.ordered = ordered
         self.incarnation = 0
         """That of the Assistant this is the core of; snapshots carry it."""
-        self._newest = (-1, -1)
-        """(incarnation of the Batcher, batch id) of the newest report. They come in order: an older one is a copy."""
+        self._newest = self._folded = (-1, -1)
+        """(incarnation of the Batcher, batch id) of the newest report, and of the newest one folded in. They
+        come in order: an older one is a copy."""
         self.on_version: Callable[[], None] = lambda: None
         self.ledger = Ledger(spec.train_size)
         self._changed = np.zeros(spec.train_size, bool)
@@ -82,6 +83,9 @@ class Learner:
             message = message.model_copy(update={"features": nothing})
         key = (message.incarnation, message.batch_id)
         if self.ordered:
+            if key <= self._folded or len(self._features) > WAITING:
+                self.features_refused += 1
+                return
             self._features[key] = message
             self._fold_in_order()
         elif (losses := self._losses.pop(key, None)) is not None:
@@ -114,7 +118,7 @@ class Learner:
 
     def _fold_in_order(self) -> None:
         while self._losses and (key := next(iter(self._losses))) in self._features:
-            losses = self._losses.pop(key)
+            losses, self._folded = self._losses.pop(key), key
             self._record(losses)
             self._learn(self._features.pop(key), losses)
             self.on_version()

@@ -156,6 +156,9 @@ class BatcherCore:
 
     def fold(self, weights: Weights) -> None:
         """Takes in a snapshot of the Assistant."""
+        if self.lag is not None and weights.version <= self._received:
+            self.selector.weights_refused += 1  # a copy of one that has come
+            return
         self._unheard = 0
         self._received = weights.version
         self.selector.revisit(weights)
