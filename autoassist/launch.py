@@ -75,7 +75,7 @@ def _facts(settings: Settings, resume: Resume | None) -> dict[str, Any]:
         "seed": settings.run.seed,
         "serial": settings.run.serial,
         "deterministic": settings.run.deterministic,
-        "resumed_from": resume.name if resume else None,
+        "resumed_from": (resume.name or None) if resume else None,
     }
 
 

@@ -131,6 +131,8 @@ class Supervisor:
             for action in actions:
                 self._do(action, machine, control, metrics)
             self.view.update(machine.workers)
+        if not run.deterministic:
+            collector.settle()
         return machine
 
     def _heard(self, machine: Machine, metrics: MetricsFile, message: Message, now: float) -> list[Action]:
