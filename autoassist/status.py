@@ -8,8 +8,8 @@ from rich.console import Console
 
 from autoassist.config import load
 from autoassist.live import describe
-from autoassist.machine import WorkerState
 from autoassist.rundir import holder
+from autoassist.state import WorkerState
 from proto.errors import ConfigError
 from proto.messages import ROLES
 

@@ -18,10 +18,11 @@ from autoassist.awake import AwakeClock
 from autoassist.checkpoints import Collector
 from autoassist.config import Settings
 from autoassist.live import View, evaluation_line
-from autoassist.machine import Action, Kill, Machine, Say, Spawn, Tell
+from autoassist.machine import Machine
 from autoassist.metrics import MetricsFile
 from autoassist.restarts import Restart
 from autoassist.signals import caught, kept_from_children
+from autoassist.state import Action, Kill, Say, Spawn, Tell
 from proto import slots
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml

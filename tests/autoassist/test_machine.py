@@ -2,8 +2,9 @@
 
 import pytest
 
-from autoassist.machine import BOSS_STOP_S, END_S, HELLO_S, STOP_S, Kill, Machine, Spawn, Tell
+from autoassist.machine import BOSS_STOP_S, END_S, HELLO_S, STOP_S, Machine
 from autoassist.restarts import Restart
+from autoassist.state import Kill, Spawn, Tell
 from proto.config import RunConfig
 from proto.messages import ROLES, Beat, Done, Failed, Hello, Ready, Start, Stop, Welcome
 

@@ -64,27 +64,32 @@ def test_both_killed_at_once(start):
     assert summary["candidates"] >= summary["boss_instances"]
 
 
+RAISING = """
+
+class Raising:
+    calls = 0
+
+    def __call__(self, candidates):
+        self.calls += 1
+        if self.calls == 150 and not os.path.exists("raised"):
+            open("raised", "w").close()
+            raise RAISED
+        return np.ones(len(candidates), np.float32), np.ones(len(candidates), np.float32)
+"""
+
+
 @pytest.mark.slow
-def test_batcher_that_raises_once_is_started_again(start_run, tmp_path):
-    raising = CODE.replace("time.sleep(float", "self.maybe_raise(); time.sleep(float").replace(
-        "    def __len__(self):",
-        """    reads = 0
-
-    def maybe_raise(self):
-        # Not an Exception, which would only skip the instance.
-        self.reads += 1
-        if self.reads == 1500 and not os.path.exists("raised"):
-            open("raised", "w")
-            raise SystemExit(3)
-
-    def __len__(self):""",
-        1,
-    )
-    (tmp_path / "net.py").write_text(raising)
-    (tmp_path / "net.py").write_text(raising)
-    run = start_run(*WORDS, "policy.name=uniform")
-    assert run.wait() == 0, run.stdout + run.stderr
-    assert [restart["reason"] for restart in run.summary()["restarts"]] == ["batcher ended with exit code 3"]
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        ("ArithmeticError('planned')", "batcher crashed: ArithmeticError: planned"),
+        ("SystemExit(3)", "batcher ended with exit code 3"),
+    ],
+)
+def test_batcher_that_raises_once_is_started_again(raised, reason, start_run, tmp_path):
+    (tmp_path / "net.py").write_text(CODE + RAISING.replace("RAISED", raised))
+    run = start_run(*WORDS, "policy.name=./net.py:Raising")
+    assert_whole(run, reason)
     assert set(Counter(trained_ids(run)).values()) == {BUDGET}
 
 
