@@ -47,10 +47,12 @@ class Above:
 
     state = arrays
 
-    def load(self, arrays: Mapping[str, Array]) -> None:
+    def adopt(self, arrays: Mapping[str, Array]) -> None:
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 parameter.copy_(torch.from_numpy(np.array(arrays[name])))
+
+    load = adopt
 
     def metrics(self) -> dict[str, Value]:
         return self._judge.metrics()

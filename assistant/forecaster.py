@@ -132,6 +132,13 @@ class Forecaster:
         learned = {name: parameter.detach().numpy().copy() for name, parameter in self._parameters.items()}
         return {**learned, **{name: array.copy() for name, array in self._fixed.items()}}
 
+    def adopt(self, arrays: Mapping[str, Array]) -> None:
+        self._fixed = {name: np.array(arrays[name]) for name in FIXED}
+        self._counted = STANDARDISED_FROM  # the weights were learned for the mean and deviation there are
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                parameter.copy_(torch.from_numpy(np.array(arrays[name])))
+
     def state(self) -> dict[str, Array]:
         moments = {
             f"{name}.{moment}": self._optimizer.state[parameter][moment].numpy().copy()
@@ -146,18 +153,16 @@ class Forecaster:
         }  # fmt: skip
 
     def load(self, arrays: Mapping[str, Array]) -> None:
-        self._fixed = {name: np.array(arrays[name]) for name in FIXED}
+        self.adopt(arrays)
         self._optimizer_steps, self._counted = int(arrays["optimizer_steps"][0]), int(arrays["counted"][0])
         self._memory = {name: np.array(arrays[f"memory.{name}"]) for name in self._memory}
         self._remembered = int(arrays["remembered"][0])
         self._sums, self._error = np.array(arrays["sums"]), np.array(arrays["error"])
-        with torch.no_grad():
+        if self._optimizer_steps:
             for name, parameter in self._parameters.items():
-                parameter.copy_(torch.from_numpy(np.array(arrays[name])))
-                if self._optimizer_steps:
-                    moments = {moment: torch.from_numpy(np.array(arrays[f"{name}.{moment}"])) for moment in MOMENTS}
-                    step = torch.tensor(float(self._optimizer_steps))
-                    self._optimizer.state[parameter] = {"step": step, **moments}
+                moments = {moment: torch.from_numpy(np.array(arrays[f"{name}.{moment}"])) for moment in MOMENTS}
+                step = torch.tensor(float(self._optimizer_steps))
+                self._optimizer.state[parameter] = {"step": step, **moments}
 
     def metrics(self) -> dict[str, Value]:
         """Those of the judge, `calibration`, and `prediction_error`: the root mean squared error in log space."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from assistant.learner import Learner
 from proto.lifecycle import Worker
-from proto.messages import Features, Losses, Mark
+from proto.messages import End, Features, Losses, Mark
 
 
 class Inlet:
@@ -17,6 +17,8 @@ class Inlet:
         self.features, self.losses = worker.port("features"), worker.port("losses")
         self.received = self.strays = 0
         """Reports and marks that have arrived; messages that do not belong here."""
+        self.ended = False
+        """Whether the Boss has said that no report follows."""
         self._marks: deque[Mark] = deque()
 
     def pump(self) -> bool:
@@ -37,6 +39,8 @@ class Inlet:
                     self.received += 1
                     self._marks.append(message)
                     self.mark_reached()
+                case End():
+                    self.ended = True
                 case _:
                     self.strays += 1
         return self.received > before

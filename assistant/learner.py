@@ -57,7 +57,13 @@ class Learner:
         elif spec.assistant == "loss":
             self.model = Forecaster(spec.feature_dim, spec.classes, config.lr, config.window, self.sample)
         self._feature_dim = spec.feature_dim
+        self._max_batch = spec.max_batch
         self.ordered = ordered
+        self.incarnation = 0
+        """That of the Assistant this is the core of; snapshots carry it."""
+        self._newest = self._folded = (-1, -1)
+        """(incarnation of the Batcher, batch id) of the newest report, and of the newest one folded in. They
+        come in order: an older one is a copy."""
         self.on_version: Callable[[], None] = lambda: None
         self.on_gate: Callable[[dict[str, Value]], None] = lambda values: None
         self.ledger = Ledger(spec.ledger_size)
@@ -91,6 +97,9 @@ class Learner:
 
     def fold_features(self, message: Features) -> None:
         """Takes in the features of a batch; learns when its losses are there."""
+        if len(message.ids) > self._max_batch:
+            self.features_refused += 1
+            return
         if message.features.shape[1] != self._feature_dim or not np.isfinite(message.features).all():
             self.features_refused += 1
             if not self.ordered:
@@ -100,6 +109,9 @@ class Learner:
             message = message.model_copy(update={"features": nothing})
         key = (message.incarnation, message.batch_id)
         if self.ordered:
+            if key <= self._folded or len(self._features) > WAITING:
+                self.features_refused += 1
+                return
             self._features[key] = message
             self._fold_in_order()
         elif (report := self._reports.pop(key, None)) is not None:
@@ -110,13 +122,15 @@ class Learner:
     def fold_losses(self, message: Losses) -> None:
         """Takes in the losses of a batch.
 
-        A report with an id outside the data set is refused whole. A loss that is not finite is quarantined: counted,
-        its id shown, and kept out of ledger, mean and learning.
+        A report with an id outside the data set, or of a batch already reported, is refused whole. A loss that is not
+        finite is quarantined: counted, its id shown, and kept out of ledger, mean and learning.
         """
-        if len(message.ids) == 0 or message.ids.min() < 0 or message.ids.max() >= self._ids_below:
+        key = (message.incarnation, message.batch_id)
+        sized = 0 < len(message.ids) <= self._max_batch and key > self._newest
+        if not sized or message.ids.min() < 0 or message.ids.max() >= self._ids_below:
             self.reports_refused += 1
             return
-        key = (message.incarnation, message.batch_id)
+        self._newest = key
         if self.ordered and self.model is not None:
             self._losses[key] = message
             self._fold_in_order()
@@ -131,7 +145,8 @@ class Learner:
 
     def _fold_in_order(self) -> None:
         while self._losses and (key := next(iter(self._losses))) in self._features:
-            report = self._record(self._losses.pop(key))
+            losses, self._folded = self._losses.pop(key), key
+            report = self._record(losses)
             self._learn(self._features.pop(key), report)
             self.on_version()
 
@@ -190,7 +205,7 @@ class Learner:
         return Weights(
             version=self.version,
             step=self.step,
-            incarnation=0,
+            incarnation=self.incarnation,
             arrays=self.model.arrays() if self.model is not None else {},
             mean_loss=self.mean_loss,
             confidence=self.confidence,
@@ -200,6 +215,42 @@ class Learner:
             delta_number=self.deltas,
             delta={"ids": ids, **self.ledger.take(ids)},
         )
+
+    def tell_all(self) -> None:
+        """The next snapshot is a full one."""
+        self._full, self.deltas = True, 0
+        self._changed[:] = self.ledger.times_trained > 0
+
+    @property
+    def untold(self) -> bool:
+        """Whether a full snapshot is still to be sent."""
+        return self._full
+
+    def adopt(self, mirror: Weights) -> bool:
+        """Goes on from what the Assistant before this one had said; False, changing nothing, when it does not fit.
+
+        The optimizer, the gate's sample and what is known of the model's accuracy begin anew.
+        """
+        mine = self.model.arrays() if self.model is not None else {}
+        fits = mirror.arrays.keys() == mine.keys() and all(
+            array.shape == mine[name].shape and array.dtype == np.float32 and np.isfinite(array).all()
+            for name, array in mirror.arrays.items()
+        )
+        if not fits:
+            return False
+        try:
+            self.ledger.apply(mirror.delta)
+        except ValueError:
+            return False
+        if self.model is not None:
+            self.model.adopt(mirror.arrays)
+        self.running_mean, self.confidence = mirror.mean_loss, mirror.confidence
+        self.untrained_loss, self.gate.open = mirror.untrained_loss, mirror.selecting
+        self.version = self.reports_folded = mirror.version
+        self.step = mirror.step
+        self._mean_begun = mirror.version > 0
+        self.tell_all()
+        return True
 
     def published(self) -> None:
         """The last snapshot is on its way: its ledger delta need not be sent again."""
@@ -225,8 +276,7 @@ class Learner:
         for name in CARRIED:
             setattr(self, name, plain[name])
         if not self.ordered:  # else `assistant.history` tells the Batcher
-            self._full, self.deltas = True, 0
-            self._changed[:] = self.ledger.times_trained > 0
+            self.tell_all()
         self._mean_begun = self.mean_loss != 0 or bool(np.isfinite(self.ledger.last_loss).any())
 
     def metrics(self) -> dict[str, Value]:

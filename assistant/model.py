@@ -36,6 +36,10 @@ class Model(Protocol):
         """What `proto.scorer` scores with."""
         ...
 
+    def adopt(self, arrays: Mapping[str, Array]) -> None:
+        """Goes on with the `arrays` of another one, with an optimizer that begins anew."""
+        ...
+
     def state(self) -> dict[str, Array]:
         """What another one needs to go on from here."""
         ...

@@ -3,6 +3,7 @@
 from assistant.history import History
 from assistant.learner import Learner
 from proto.lifecycle import Worker
+from proto.messages import Want, Weights
 
 
 class Outlet:
@@ -15,13 +16,40 @@ class Outlet:
         self.learner, self.history = learner, history
         self.weights = worker.port("weights")
         self._send = worker.sender(self.weights, "batcher")
-        self.published = self.postponed = 0
+        self.published = self.postponed = self.strays = 0
+        self._wanted = False
+        """Whether a Batcher waits for a full snapshot."""
         self._version = 0
 
     def publish(self) -> None:
         """Publishes the newest version, if it is newer than the last one published."""
         if self.learner.version > self._version:
             self._publish()
+
+    def hear(self) -> Weights | None:
+        """Takes in what the Batcher asks for; returns its mirror of the Assistant, if it has sent that."""
+        mirror: Weights | None = None
+        for sender, message in self.weights.receive():
+            match message:
+                case Want() if sender == "batcher":
+                    self._wanted = True
+                case Weights() if sender == "batcher" and message.full:
+                    mirror = message
+                case _:
+                    self.strays += 1
+        return mirror
+
+    def answer(self) -> None:
+        """Sends a Batcher that asks for it a full snapshot."""
+        if self._wanted and self.history is None:
+            self.learner.tell_all()
+            self._publish()
+            self._wanted = self.learner.untold
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a Batcher waits for a full snapshot."""
+        return self._wanted
 
     def _publish(self) -> None:
         snapshot = self.learner.snapshot()

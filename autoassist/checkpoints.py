@@ -35,3 +35,16 @@ class Collector:
             self._say(f"checkpoint {part.name} not written: {error}; the one before it stays", "yellow")
         # Parts of older ones that never came together will not any more.
         self._parts = {name: rest for name, rest in self._parts.items() if name > part.name}
+
+    def settle(self) -> None:
+        """The run has ended. Where the Assistant was away, the part it wrote last serves for the newest checkpoint."""
+        for name, parts in sorted(self._parts.items(), reverse=True)[:1]:
+            if "boss" not in parts:
+                continue
+            try:
+                files = checkpoint.borrow(self.run_dir, name, "assistant")
+            except OSError as error:
+                self._say(f"checkpoint {name} not written: {error}; the one before it stays", "yellow")
+                continue
+            if files:
+                self.add("assistant", Part(name=name, files=files, plain={}))

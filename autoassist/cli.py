@@ -14,6 +14,7 @@ from rich.text import Text
 
 from autoassist import ablate as ablating
 from autoassist import launch as launching
+from autoassist import status as seen
 from autoassist.config import change, documented, load
 from batcher.config import DATASETS, POLICIES
 from boss.config import MODELS
@@ -150,6 +151,20 @@ def compare(
         return compare(plan, target, Console(), against_plain=against is not None)
 
     _or_exit(run)
+
+
+@app.command()
+def status(run: Annotated[Path, typer.Argument(help="Run directory, as runs/NAME.")]) -> None:
+    """Say what a run in another terminal is doing."""
+    _or_exit(lambda: seen.show(run, Console()))
+
+
+@app.command()
+def doctor() -> None:
+    """Check that this machine has what a run needs."""
+    from autoassist.doctor import examine  # needs torch, which no other command imports here
+
+    _or_exit(lambda: examine(Console()))
 
 
 @app.command()

@@ -1,38 +1,37 @@
 """One run from configuration to summary: the run directory, the wiring (processes or serial), the exit code."""
 
-import fcntl
-import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from autoassist import crash, rundir
 from autoassist import summary as summaries
-from autoassist.config import Settings, load, to_toml
+from autoassist.config import Settings, load
 from autoassist.live import View
 from autoassist.signals import caught
 from autoassist.supervisor import Resume, Supervisor, cpu_seconds
 from proto import checkpoint
-from proto.config import RunInfo
 from proto.errors import ConfigError
 from proto.messages import ROLES
 
+RESUMABLE = 75
+"""Exit code (EX_TEMPFAIL of sysexits.h) of a run that a failure ended, and that `--resume` goes on with."""
+
 
 def launch(settings: Settings, console: Console) -> int:
-    """Runs `settings`; the exit code: 0, 1 (a worker failed), 2 (a user error), 130 or 143 (stopped by a signal).
+    """Runs `settings`; the exit code: 0, 1 (a worker failed), 75 (the same, and there is a checkpoint to go on from),
+    2 (a user error), 130 or 143 (stopped by a signal).
 
     Raises ConfigError when the run directory cannot be made or, before anything was trained, for what a worker found.
     """
-    settings, run_dir = make_run_dir(settings)
+    settings, run_dir = rundir.make(settings)
     try:
-        with _locked(run_dir):
+        with rundir.locked(run_dir):
             return _run(settings, run_dir, None, console)
     except ConfigError:
         shutil.rmtree(run_dir)  # nothing was trained, and the name is free again for the corrected run
@@ -45,7 +44,7 @@ def resume(run_dir: Path, console: Console) -> int:
     Raises ConfigError when there is none, or the run is complete.
     """
     settings = load(run_dir / "config.toml", [])
-    with _locked(run_dir):
+    with rundir.locked(run_dir):
         if (run_dir / "model.safetensors").exists():
             raise ConfigError("--resume", str(run_dir), "this run is complete; nothing is left to do")
         found = checkpoint.newest(run_dir)
@@ -66,37 +65,6 @@ def _run(settings: Settings, run_dir: Path, resume: Resume | None, console: Cons
     return int(summary["exit_code"])
 
 
-def make_run_dir(settings: Settings) -> tuple[Settings, Path]:
-    """A new run directory with the resolved configuration in it, and the settings with their name filled in."""
-    plain = settings.data.name.rpartition(":")[2] or settings.data.name
-    name = settings.run.name or f"{plain}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3]
-    run_dir = Path(settings.run.dir) / name
-    try:
-        run_dir.mkdir(parents=True)
-    except FileExistsError:
-        raise ConfigError("run.name", name, f"{run_dir} exists already; choose another name or remove it") from None
-    except OSError as error:
-        raise ConfigError("run.dir", settings.run.dir, f"cannot make {run_dir}: {error.strerror}") from None
-    settings = settings.model_copy(update={"run": settings.run.model_copy(update={"name": name})})
-    (run_dir / "config.toml").write_text(to_toml(settings))
-    return settings, run_dir
-
-
-@contextmanager
-def _locked(run_dir: Path) -> Iterator[None]:
-    """Keeps a second run out of `run_dir`; raises ConfigError when there is a first."""
-    descriptor = os.open(run_dir, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = RunInfo.load(run_dir).supervisor_pid
-            raise ConfigError("--resume", str(run_dir), f"this run is under way (pid {pid}); stop it first") from None
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _facts(settings: Settings, resume: Resume | None) -> dict[str, Any]:
     return {
         "name": settings.run.name,
@@ -107,27 +75,44 @@ def _facts(settings: Settings, resume: Resume | None) -> dict[str, Any]:
         "seed": settings.run.seed,
         "serial": settings.run.serial,
         "deterministic": settings.run.deterministic,
-        "resumed_from": resume.name if resume else None,
+        "resumed_from": (resume.name or None) if resume else None,
     }
 
 
 def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[str, Any]:
     began, cpu_before = time.monotonic(), time.process_time()
-    machine = Supervisor(settings, run_dir, view, resume, cpu_before).run()
+    supervisor = Supervisor(settings, run_dir, view, resume, cpu_before=cpu_before)
+    machine = supervisor.run()
+    while machine.again:
+        checkpoint.discard_partial(run_dir)
+        found = checkpoint.newest(run_dir)
+        resume = Resume(*found) if found else Resume.beginning()
+        view.say(f"all three go on from {resume.name or 'the beginning'}", "yellow")
+        supervisor = Supervisor(settings, run_dir, view, resume, machine.restarts.all, cpu_before)
+        machine = supervisor.run()
     if machine.exit_code == 2:
         raise ConfigError.told(machine.reason)
+    exit_code = machine.exit_code
+    if exit_code == 1 and checkpoint.newest(run_dir) is not None:
+        exit_code = RESUMABLE
     if machine.exit_code:
         log = f"; its log: {run_dir / 'logs' / machine.failed}.log" if machine.failed else ""
         view.say(f"{machine.reason}{log}", style="red")
+    if machine.failed and (report := crash.write(run_dir, machine.reason)):
+        view.say(f"all that is known of it: {report}", style="red")
     return summaries.summarise(
-        {role: state.values for role, state in machine.workers.items()},
+        {
+            **{role: state.metrics for role, state in machine.workers.items()},
+            "supervisor": {f"refused_{kind}": n for kind, n in supervisor.refused.items()},
+        },
         cpu_seconds(machine, resume, cpu_before),
         **_facts(settings, resume),
-        exit_code=machine.exit_code,
+        exit_code=exit_code,
         exit_reason=machine.reason,
         killed=[role for role, state in machine.workers.items() if state.killed],
         without_last_words=[role for role, state in machine.workers.items() if not state.last_words],
         startup_s=None if machine.started_at is None else machine.started_at - began,
+        restarts=[restart.plain() for restart in machine.restarts.all],
     )
 
 
@@ -150,4 +135,5 @@ def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View
         killed=[],
         without_last_words=[],
         startup_s=None,
+        restarts=[],
     )

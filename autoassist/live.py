@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from autoassist.machine import WorkerState
+from autoassist.state import WorkerState
 from proto.messages import ROLES, Role, Value
 
 PLAIN_EVERY_S = 5.0

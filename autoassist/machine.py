@@ -1,14 +1,16 @@
 """The supervisor's decisions: events in, actions out, no process, socket or clock.
 
 A run goes through start-up (every worker says HELLO, is welcomed, gets the data spec, says READY), training, and the
-stop, which has a deadline after which what is left is killed.
+stop, which has a deadline after which what is left is killed. In training a Batcher or an Assistant that dies or hangs
+is started again; what cannot be mended so ends the run, or has all three go back to the last checkpoint.
 """
 
 import signal
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Sequence
 
+from autoassist.restarts import Restart, Restarts
+from autoassist.state import Action, Kill, Say, Spawn, Tell, WorkerState
+from proto.config import RunConfig
 from proto.messages import (
     ROLES,
     Beat,
@@ -22,7 +24,6 @@ from proto.messages import (
     Role,
     Start,
     Stop,
-    Value,
     Welcome,
 )
 
@@ -36,49 +37,16 @@ BOSS_STOP_S = 2.5
 """How much of that the Boss has to itself."""
 STOP_BEFORE_START_S = 0.3
 """The same while workers are still starting: they have nothing to lose, and may be busy importing."""
-
-Phase = Literal["starting", "building", "ready", "running", "done", "gone"]
-
-
-@dataclass(frozen=True)
-class Tell:
-    """Action: send `message` to worker `role`."""
-
-    role: Role
-    message: Message
-
-
-@dataclass(frozen=True)
-class Kill:
-    """Action: SIGKILL worker `role`."""
-
-    role: Role
-
-
-Action = Tell | Kill
-
-
-@dataclass
-class WorkerState:
-    """What the supervisor knows of one worker."""
-
-    phase: Phase = "starting"
-    pid: int = 0
-    incarnation: int = 0
-    values: dict[str, Value] = field(default_factory=dict)
-    """Its newest metrics."""
-    last_words: bool = False
-    """Whether they are final; else they are those of its last heartbeat."""
-    killed: bool = False
-    """Whether it had to be killed before it had said its last words."""
+LAST_REPORTS_S = 0.3
+"""How long the reports of a Boss that died may be on their way."""
 
 
 class Machine:
     """The state of a run, and what to do about each event."""
 
-    def __init__(self, digest: str, by_hand: Iterable[Role], now: float) -> None:
-        """`digest` is that of the configuration; workers in `by_hand` are started by the user, at leisure."""
-        self.workers: dict[Role, WorkerState] = {role: WorkerState() for role in ROLES}
+    def __init__(self, digest: str, run: RunConfig, now: float, before: Sequence[Restart] = ()) -> None:
+        """`digest` is that of the configuration, `before` are the restarts before the run went back to a checkpoint."""
+        self.workers: dict[Role, WorkerState] = {role: WorkerState(begun_at=now) for role in ROLES}
         self.spec: DataSpec | None = None
         self.started_at: float | None = None
         self.exit_code = 0
@@ -86,7 +54,13 @@ class Machine:
         """One line on why the run ended."""
         self.failed: Role | None = None
         """The worker whose failure ended it."""
-        self._digest, self._by_hand, self._began = digest, frozenset(by_hand), now
+        self.again = False
+        """Whether all three are to go on from the last checkpoint."""
+        self.restarts = Restarts(run.max_restarts, before)
+        self.run, self._digest, self._by_hand = run, digest, frozenset(run.by_hand)
+        self._cold_s: dict[Role, float] = {}
+        self._peers: dict[Role, int] = dict.fromkeys(ROLES, 0)
+        """The incarnations that are, or were last, at work."""
         self._stop_at: float | None = None
         self._told_rest = False
         self._patience_s = 0.0
@@ -101,14 +75,31 @@ class Machine:
     def finished(self) -> bool:
         return self.stopping and all(state.phase == "gone" for state in self.workers.values())
 
+    @property
+    def step(self) -> int:
+        """The Boss's, as of its last heartbeat."""
+        step = self.workers["boss"].values.get("step", 0)
+        return step if isinstance(step, int) else 0
+
     # -- events
+
+    def spawned(self, role: Role, pid: int, now: float) -> None:
+        """The process of worker `role` was started."""
+        state = self.workers[role]
+        state.pid, state.begun_at, state.heard_at = pid, now, now
 
     def told(self, role: Role, message: Message, now: float) -> list[Action]:
         """Worker `role` said `message`."""
         state = self.workers[role]
+        if isinstance(message, Hello | Beat | Done | Failed) and state.pid not in (0, message.pid):
+            return []  # one that is dead by now
+        state.heard_at = now
         match message:
-            case Hello() if state.phase == "starting" and role == message.role and state.pid in (0, message.pid):
+            case Hello() if state.phase == "starting" and role == message.role:
                 state.phase, state.pid = "building", message.pid
+                self._cold_s.setdefault(role, now - state.begun_at)
+                if state.incarnation:
+                    self.restarts.back(role, self._cold_s[role], now)
                 actions: list[Action] = [Tell(role, Welcome(incarnation=state.incarnation, digest=self._digest))]
                 if self.spec is not None and role != "batcher":
                     actions.append(Tell(role, self.spec))
@@ -117,45 +108,74 @@ class Machine:
                 self.spec = message
                 others = [other for other in ROLES if other != "batcher" and self.workers[other].phase == "building"]
                 return [Tell(other, message) for other in others]
+            case DataSpec() if role == "batcher" and message != self.spec:
+                return self._fail(role, 1, "the data set has changed since the run began", now)
             case Ready() if state.phase == "building":
                 state.phase = "ready"
-                return self._start(now)
+                return self._start(role, now)
             case Beat():
                 state.values = message.values
-            case Done():
-                state.values, state.phase, state.last_words = message.values, "done", True
-                if self.stopping:
-                    return [*(self._tell_rest() if role == "boss" else []), *self._release()]
-                if role != "boss":
-                    return self._fail(role, 1, f"{role} ended before the Boss", now)
-                if self.spec is None or message.values.get("trained") != self.spec.train_total:
-                    return self._fail(role, 1, "boss ended before the budget was used up", now)
-                return self.stop("the budget is used up", now, END_S)
-            case Failed():
-                state.values, state.phase, state.last_words = message.values or state.values, "done", True
-                text = message.text if message.kind == "config" else f"{role} crashed: {message.text}"
-                return self._fail(role, 2 if message.kind == "config" else 1, text, now)
+            case Done() | Failed() if state.phase not in ("waiting", "gone"):
+                state.values, state.last_words = message.values or state.values, True
+                return self._last_words(role, message, now)
             case _:
                 pass
         return []
 
+    def _last_words(self, role: Role, message: Done | Failed, now: float) -> list[Action]:
+        state = self.workers[role]
+        if isinstance(message, Failed):
+            mendable = message.kind == "config"
+            text = message.text if mendable else f"{role} crashed: {message.text}"
+            if mendable or self._is_final(role, killed=False):
+                state.phase = "done"
+                return self._fail(role, 2 if mendable else 1, text + self._all_used(role), now)
+            return self._end_of(role, text)
+        if self.stopping:
+            state.phase = "done"
+            return [*(self._tell_rest() if role == "boss" else []), *self._release()]
+        if role != "boss":
+            if self._is_final(role, killed=False):
+                state.phase = "done"
+                return self._fail(role, 1, f"{role} ended before the Boss{self._all_used(role)}", now)
+            return self._end_of(role, f"{role} ended before the Boss")
+        state.phase = "done"
+        if self.spec is None or message.values.get("trained") != self.spec.train_total:
+            return self._fail(role, 1, "boss ended before the budget was used up", now)
+        return self.stop("the budget is used up", now, END_S)
+
     def exited(self, role: Role, code: int, now: float) -> list[Action]:
         """The process of worker `role` ended; its last words, if any, were told before."""
         state = self.workers[role]
-        unexpected = state.phase != "done" and not self.stopping
-        state.phase = "gone"
-        if not unexpected:
+        if state.phase == "done" or self.stopping:
+            state.phase = "gone"
             return [*(self._tell_rest() if role == "boss" and self.stopping else []), *self._release()]
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return self._fail(role, 2 if code == 2 else 1, f"{role} {how}", now)
+        problem = state.problem or f"{role} {how}"
+        if self._is_final(role, killed=code < 0):
+            state.phase = "gone"
+            return self._fail(role, 2 if code == 2 else 1, problem + self._all_used(role), now)
+        wait_s = self.restarts.add(role, problem, self.step, now)
+        so_far = f"{len(self.restarts.all)} of {self.restarts.most} restarts"
+        if self._goes_back(role):
+            state.phase, self.again = "gone", True
+            what = f"{problem} at step {self.step}; all three go back to the last checkpoint ({so_far})"
+            return [Say(role, state.pid, what), *self.stop(problem, now)]
+        state.phase, state.again_at = "waiting", now + wait_s
+        when = f" in {wait_s:g} s" if wait_s else ""
+        what = f"{problem} at step {self.step}; it is started again{when} ({so_far})"
+        return [Say(role, state.pid, what), *self._start_again(now)]
 
     def signalled(self, number: int, now: float) -> list[Action]:
         """The user or the system asks for an end; asked twice, it is immediate."""
         self._asked += 1
         if self._asked > 1:
             return self._kill_rest()
-        self.exit_code = self.exit_code or 128 + number
-        return self.stop(f"stopped by {signal.Signals(number).name}", now)
+        self.exit_code, self.again = self.exit_code or 128 + number, False
+        reason = f"stopped by {signal.Signals(number).name}"
+        if self.stopping and self.exit_code == 128 + number:
+            self.reason = reason
+        return self.stop(reason, now)
 
     def ticked(self, now: float) -> list[Action]:
         """Time has passed."""
@@ -163,10 +183,18 @@ class Machine:
             if now >= self._stop_at:
                 return self._kill_rest()
             return self._tell_rest() if now >= self._stop_at - STOP_S + BOSS_STOP_S else []
-        late = [r for r in ROLES if self.workers[r].phase == "starting" and r not in self._by_hand]
-        if late and now - self._began > HELLO_S:
-            return self._fail(late[0], 1, f"{late[0]} did not start within {HELLO_S:.0f} s", now)
-        return []
+        actions = self._start_again(now)
+        for role in ("batcher", "assistant"):
+            state, silent = self.workers[role], now - self.workers[role].heard_at
+            if state.phase in ("running", "failing") and silent > self.run.hang_s and role not in self._by_hand:
+                actions += self._end_of(role, f"{role} gave no sign of life for {self.run.hang_s:g} s")
+        for role, state in self.workers.items():
+            if state.phase == "starting" and role not in self._by_hand and now - state.begun_at > HELLO_S:
+                problem = f"{role} did not start within {HELLO_S:.0f} s"
+                if self._is_final(role, killed=True) or not state.pid:
+                    return [*actions, *self._fail(role, 1, problem, now)]
+                actions += self._end_of(role, problem)
+        return actions
 
     # -- decisions
 
@@ -177,21 +205,25 @@ class Machine:
         self._stop_at = now + (STOP_BEFORE_START_S if self.started_at is None else within)
         self.reason = reason
         self._patience_s = within / 2
-        # One that a person was to start, and that has not come, will not be waited for.
-        for role in self._by_hand:
-            if self.workers[role].phase == "starting":
-                self.workers[role].phase = "gone"
+        actions: list[Action] = []
+        for role, state in self.workers.items():
+            # One that a person was to start, and that has not come, will not be waited for.
+            if state.phase == "waiting" or (state.phase == "starting" and role in self._by_hand):
+                state.phase = "gone"
+            elif state.phase in ("starting", "building", "failing") and self.started_at is not None:
+                actions.append(Kill(role))  # one that was being started again has nothing to lose
         if self.workers["boss"].phase == "running":
-            return [Tell("boss", Stop(reason=reason))]
-        return self._tell_rest()
+            return [*actions, Tell("boss", Stop(reason=reason))]
+        return actions + self._tell_rest()
 
     def _tell_rest(self) -> list[Action]:
         """Ask those to end that have not been asked, once."""
         if self._told_rest:
             return []
         self._told_rest = True
-        sent = self.workers["boss"].values.get("messages_sent", 0)
-        stop = Stop(reason=self.reason, messages=sent if isinstance(sent, int) else 0, patience_s=self._patience_s)
+        boss = self.workers["boss"]
+        patience_s = LAST_REPORTS_S if boss.phase == "gone" and not boss.last_words else self._patience_s
+        stop = Stop(reason=self.reason, patience_s=patience_s)
         return [Tell(role, stop) for role in ROLES if self.workers[role].phase not in ("done", "gone")]
 
     def _release(self) -> list[Action]:
@@ -202,15 +234,53 @@ class Machine:
     def _stop_late_comer(self, role: Role) -> list[Action]:
         return [Tell(role, Stop(reason=self.reason))] if self.stopping else []
 
-    def _start(self, now: float) -> list[Action]:
-        if any(state.phase != "ready" for state in self.workers.values()) or self.stopping:
+    def _start(self, role: Role, now: float) -> list[Action]:
+        """`role` is ready: start all when all are, or it alone where training has begun."""
+        if self.stopping:
             return []
-        self.started_at = now
-        peers = {role: state.incarnation for role, state in self.workers.items()}
-        for state in self.workers.values():
-            state.phase = "running"
+        late = self.started_at is not None
+        if not late and any(state.phase != "ready" for state in self.workers.values()):
+            return []
+        self.started_at = self.started_at if late else now
+        for other, state in self.workers.items():
+            if state.phase == "ready":
+                state.phase, state.heard_at, self._peers[other] = "running", now, state.incarnation
         # The Boss last: it opens the stream, and the others should be listening.
-        return [Tell(role, Start(peers=peers)) for role in ("assistant", "batcher", "boss")]
+        last: tuple[Role, ...] = ("assistant", "batcher", "boss")
+        there = [other for other in last if self.workers[other].phase == "running"]
+        return [Tell(other, Start(peers=dict(self._peers), late=late and other == role)) for other in there]
+
+    def _is_final(self, role: Role, *, killed: bool) -> bool:
+        """Whether the run ends with `role`, which is lost; `killed` by something outside it, not by its own error."""
+        if role in self._by_hand or self.restarts.used_up or (role == "boss" and not self.run.restart_boss):
+            return True
+        # In start-up what failed by itself would fail again, and there is nothing to go back to.
+        return self.started_at is None and (not killed or role == "boss")
+
+    def _all_used(self, role: Role) -> str:
+        """Said of a failure that one more restart might have mended."""
+        one = role != "boss" or self.run.restart_boss
+        return " (run.max_restarts is used up)" if self.restarts.used_up and self.restarts.all and one else ""
+
+    def _goes_back(self, role: Role) -> bool:
+        """Whether all three must go back to a checkpoint because `role` was lost."""
+        return self.started_at is not None and (role == "boss" or self.run.deterministic)
+
+    def _end_of(self, role: Role, problem: str) -> list[Action]:
+        """`role` is of no use any more: what is left of it must go before another is started."""
+        state = self.workers[role]
+        first, state.problem, state.phase = not state.problem, state.problem or problem, "failing"
+        return [Kill(role)] if first else []
+
+    def _start_again(self, now: float) -> list[Action]:
+        """Start those that wait for it and whose time has come."""
+        actions: list[Action] = []
+        for role, state in self.workers.items():
+            if state.phase == "waiting" and now >= state.again_at:
+                dead = [*state.dead, state.values]
+                self.workers[role] = WorkerState(incarnation=state.incarnation + 1, dead=dead, begun_at=now)
+                actions.append(Spawn(role))
+        return actions
 
     def _fail(self, role: Role, code: int, problem: str, now: float) -> list[Action]:
         if not self.stopping:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from proto.messages import Role, Value
 
@@ -43,7 +43,7 @@ class MetricsFile:
         """Seconds since the run began; time between a checkpoint's end and its resumption does not count."""
         return time.monotonic() - self._began
 
-    def write(self, role: Role, event: str, values: Mapping[str, Value]) -> None:
+    def write(self, role: Role | Literal["supervisor"], event: str, values: Mapping[str, Value]) -> None:
         finite = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in values.items()

@@ -60,11 +60,11 @@ class SerialStream:
     def release(self, batch: Batch) -> None:
         """Nothing to give back: arrays are made anew for each batch."""
 
-    def send(self, message: Losses | Mark) -> bool:
+    def send(self, message: Losses | Mark | End) -> bool:
         """What the Boss says to the Assistant."""
         if isinstance(message, Losses):
             self.learner.fold_losses(message)
-        else:
+        elif isinstance(message, Mark):
             files = assistant.checkpoint.save(self.run_dir, message.name, self.learner, self.history)
             self.collector.add("assistant", Part(name=message.name, files=files, plain={}))
         return True

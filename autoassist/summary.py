@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proto.messages import Role, Value
+from proto.messages import Value
 
 Values = Mapping[str, Value]
 
 
-def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float | None], **run: Any) -> dict[str, Any]:
+def summarise(workers: Mapping[Any, Values], cpu_s: Mapping[str, float | None], **run: Any) -> dict[str, Any]:
     """The summary of a run from the newest metrics of its workers, the CPU seconds of each process, and facts on the
     `run` as a whole.
 
@@ -24,6 +24,12 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float | None],
     batcher, boss, assistant = workers["batcher"], workers["boss"], workers["assistant"]
     made, dropped = _count(boss, "reports_made"), _count(boss, "reports_dropped")
     folded = _count(assistant, "reports_folded")
+    refused = {
+        f"{who}_{key.removeprefix('refused_')}": n
+        for who, values in workers.items()
+        for key, n in values.items()
+        if key.startswith("refused_") and isinstance(n, int)
+    }
     return {
         **run,
         "device": boss.get("device"),
@@ -69,12 +75,10 @@ def summarise(workers: Mapping[Role, Values], cpu_s: Mapping[str, float | None],
         "skipped_errors": batcher.get("skipped_errors", ""),
         "losses_quarantined": _count(assistant, "losses_quarantined"),
         "quarantined_ids": list(_tuple(assistant, "quarantined_ids")),
-        "frames_refused": sum(
-            int(n)
-            for values in workers.values()
-            for key, n in values.items()
-            if key.startswith("refused_") and isinstance(n, int)
-        ),
+        "batches_without_news": _count(batcher, "batches_without_news"),
+        "batches_uniform": _count(batcher, "batches_uniform"),
+        "frames_refused": sum(refused.values()),
+        "frames_refused_by_kind": refused,
     }
 
 
@@ -144,6 +148,12 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
         if key.startswith("cpu_s_") and summary[key] is not None:
             row(f"CPU, {key.removeprefix('cpu_s_')}", key, "{:.2f} s")
     console.print(table)
+    for restart in summary["restarts"]:
+        back = "" if restart["away_s"] is None else f"; back after {restart['away_s']:.1f} s"
+        console.print(f"restarted: {restart['reason']} at step {restart['step']:,}{back}", style="yellow", markup=False)
+    if summary["batches_uniform"]:
+        text = f"{summary['batches_uniform']:,} batches were chosen with everything kept: the Assistant was too late"
+        console.print(text, style="yellow")
     if summary["without_last_words"]:
         roles = ", ".join(summary["without_last_words"])
         console.print(f"no last words of: {roles}; what stands here of it is from its last heartbeat", style="yellow")

@@ -5,25 +5,29 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from time import process_time
+from typing import Any, Self
 
 import zmq
 
+from autoassist.awake import AwakeClock
 from autoassist.checkpoints import Collector
 from autoassist.config import Settings
 from autoassist.live import View, evaluation_line, gate_line
-from autoassist.machine import Action, Machine, Tell
+from autoassist.machine import Machine
 from autoassist.metrics import MetricsFile
+from autoassist.restarts import Restart
 from autoassist.signals import caught, kept_from_children
+from autoassist.state import Action, Kill, Say, Spawn, Tell
 from proto import slots
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml
 from proto.messages import ROLES, Message, Part, Record, Role
-from proto.sockets import ALIVE, Port, make_socket_dir, sweep
+from proto.sockets import ALIVE, Port, make_socket_dir, refusals, sweep
 
 TICK_MS = 100
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -38,19 +42,37 @@ class Resume:
     name: str
     manifest: dict[str, Any]
 
+    @classmethod
+    def beginning(cls) -> Self:
+        """Where a run goes back to that has no checkpoint yet."""
+        return cls("", {"t": 0.0, "trained": 0, "evaluated": 0, "cpu_s": {}})
+
 
 class Supervisor:
     """One run: three processes and the sockets to them."""
 
     def __init__(
-        self, settings: Settings, run_dir: Path, view: View, resume: Resume | None, cpu_before: float = 0.0
+        self,
+        settings: Settings,
+        run_dir: Path,
+        view: View,
+        resume: Resume | None,
+        before: Sequence[Restart] = (),
+        cpu_before: float = 0.0,
     ) -> None:
-        """`cpu_before`: CPU seconds of this process that are not the run's."""
-        self.settings, self.run_dir, self.view, self.resume = settings, run_dir, view, resume
+        """`before` are the restarts before the run went back to the checkpoint of `resume`; `cpu_before`: CPU seconds
+        of this process that are not the run's."""
+        self.settings, self.run_dir, self.view, self.resume, self.before = settings, run_dir, view, resume, before
         self.cpu_before = cpu_before
         self.run_id = f"{settings.run.name}-{os.urandom(4).hex()}"
+        self.refused: dict[str, int] = {}
+        """Frames that the supervisor itself refused, by channel and kind."""
         self._processes: dict[Role, subprocess.Popen[bytes]] = {}
+        self._exits: dict[Role, int] = {}
+        """A descriptor for each process that can be read once it has ended."""
         self._ended_at: dict[Role, float] = {}
+        self._poller = zmq.Poller()
+        self._clock = AwakeClock()
 
     def run(self) -> Machine:
         """Runs to the end, whatever it is; nothing of it is left when this returns."""
@@ -78,6 +100,7 @@ class Supervisor:
                 return self._loop(control, status, metrics, signals)
         finally:
             self._kill_all()
+            self.refused = refusals(ports)
             for port in ports:
                 port.close()
             context.term()
@@ -86,20 +109,21 @@ class Supervisor:
             shutil.rmtree(socket_dir, ignore_errors=True)
 
     def _loop(self, control: Port, status: Port, metrics: MetricsFile, signals: list[int]) -> Machine:
-        by_hand = self.settings.run.by_hand
-        machine = Machine(read_toml(self.run_dir / "config.toml")[1], by_hand, time.monotonic())
-        self._start(by_hand)
+        run = self.settings.run
+        digest = read_toml(self.run_dir / "config.toml")[1]
+        machine = Machine(digest, run, self._clock.now(), self.before)
+        for role in ROLES:
+            self._start(role, machine)
 
         def facts() -> dict[str, Any]:
             return {"t": metrics.t, "cpu_s": cpu_seconds(machine, self.resume, self.cpu_before)}
 
         collector = Collector(self.run_dir, facts, self.view.say)
-        poller = zmq.Poller()
         for port in (control, status):
-            poller.register(port.socket, zmq.POLLIN)
+            self._poller.register(port.socket, zmq.POLLIN)
         while not machine.finished:
-            poller.poll(TICK_MS)
-            now = time.monotonic()
+            self._poller.poll(TICK_MS)
+            now = self._clock.now()
             actions: list[Action] = []
             for sender, message in control.receive():
                 if isinstance(message, Part) and sender in ROLES:
@@ -109,13 +133,15 @@ class Supervisor:
             for _, message in status.receive():
                 actions += self._heard(machine, metrics, message, now)
             for role in self._ended(machine, now):
-                actions += machine.exited(role, self._processes[role].returncode if role in self._processes else 0, now)
+                actions += machine.exited(role, self._forget(role), now)
             while signals:
                 actions += machine.signalled(signals.pop(0), now)
             actions += machine.ticked(now)
             for action in actions:
-                self._do(action, control)
+                self._do(action, machine, control, metrics)
             self.view.update(machine.workers)
+        if not run.deterministic:
+            collector.settle()
         return machine
 
     def _heard(self, machine: Machine, metrics: MetricsFile, message: Message, now: float) -> list[Action]:
@@ -132,35 +158,35 @@ class Supervisor:
                 self.view.say(gate_line(message.values))
             return []
         actions = machine.told(role, message, now)
-        metrics.beat(role, machine.workers[role].values)
+        state = machine.workers[role]
+        if state.values:
+            metrics.beat(role, {"pid": state.pid, **state.values})
         return actions
 
-    def _start(self, by_hand: list[Role]) -> None:
-        """Starts each worker as `python -m ROLE --run-dir DIR`, except those the user starts."""
+    def _start(self, role: Role, machine: Machine) -> None:
+        """Starts worker `role` as `python -m ROLE --run-dir DIR`, unless the user does."""
         logs = self.run_dir / "logs"
         logs.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", role, "--run-dir", str(self.run_dir)]
+        if role in self.settings.run.by_hand:
+            self.view.say(f"waiting for you to start the {role}: {shlex.join(command)}")
+            return
         # A folder of the user's must not hide a package of ours, and numpy must not take the Boss's cores.
         quiet = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
-        with kept_from_children():
-            for role in ROLES:
-                command = [sys.executable, "-m", role, "--run-dir", str(self.run_dir)]
-                if role in by_hand:
-                    self.view.say(f"waiting for you to start the {role}: {shlex.join(command)}")
-                    continue
-                threads = {} if role == "boss" else dict.fromkeys(THREADS, "1")
-                with (logs / f"{role}.log").open("ab") as log:
-                    self._processes[role] = subprocess.Popen(
-                        command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        env={**os.environ, **quiet, **threads},
-                    )
+        threads = {} if role == "boss" else dict.fromkeys(THREADS, "1")
+        with kept_from_children(), (logs / f"{role}.log").open("ab") as file:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env={**os.environ, **quiet, **threads}
+            )
+        self._processes[role] = process
+        self._exits[role] = os.pidfd_open(process.pid)
+        self._poller.register(self._exits[role], zmq.POLLIN)
+        machine.spawned(role, process.pid, self._clock.now())
 
     def _ended(self, machine: Machine, now: float) -> Iterator[Role]:
         """Workers whose process has ended, once their last words have been read."""
         for role, state in machine.workers.items():
-            if state.phase == "gone":
+            if state.phase in ("waiting", "gone"):
                 continue
             process = self._processes.get(role)
             ended = (
@@ -168,20 +194,49 @@ class Supervisor:
                 if process
                 else state.phase == "done" or (state.pid and not _exists(state.pid))
             )
-            if ended and (state.phase == "done" or now - self._ended_at.setdefault(role, now) >= LAST_WORDS_S):
+            if ended:
+                self._unwatch(role)
+            # One that was killed had none.
+            silent = state.phase in ("done", "failing") or (process is not None and (process.returncode or 0) < 0)
+            if ended and (silent or now - self._ended_at.setdefault(role, now) >= LAST_WORDS_S):
                 yield role
 
-    def _do(self, action: Action, control: Port) -> None:
-        if isinstance(action, Tell):
-            control.send(action.message, action.role)
-        elif action.role in self._processes:
-            self._processes[action.role].kill()
+    def _forget(self, role: Role) -> int:
+        """Gives up what is held of the process of worker `role`, which has ended; its exit code."""
+        self._ended_at.pop(role, None)
+        self._unwatch(role)
+        return self._processes[role].returncode if role in self._processes else 0
+
+    def _unwatch(self, role: Role) -> None:
+        if role in self._exits:
+            descriptor = self._exits.pop(role)
+            self._poller.unregister(descriptor)
+            os.close(descriptor)
+
+    def _do(self, action: Action, machine: Machine, control: Port, metrics: MetricsFile) -> None:
+        match action:
+            case Tell():
+                control.send(action.message, action.role)
+            case Spawn():
+                self._start(action.role, machine)
+            case Kill() if action.role in self._processes:
+                self._processes[action.role].kill()
+            case Say():
+                self.view.say(action.text, "yellow")
+                what = {"worker": action.role, "pid": action.pid, "step": machine.step, "text": action.text}
+                metrics.write("supervisor", "event", what)
+                with (self.run_dir / "logs" / "supervisor.log").open("a") as file:
+                    begin = f"{datetime.now():%F %T} supervisor {os.getpid()} step {machine.step}"
+                    file.write(f"{begin} {action.role} {action.pid}: {action.text}\n")
+            case _:
+                pass
 
     def _kill_all(self) -> None:
-        for process in self._processes.values():
+        for role, process in self._processes.items():
             if process.poll() is None:
                 process.kill()
             process.wait()
+            self._forget(role)
 
 
 def cpu_seconds(machine: Machine, resume: Resume | None, cpu_before: float) -> dict[str, float]:
@@ -189,9 +244,9 @@ def cpu_seconds(machine: Machine, resume: Resume | None, cpu_before: float) -> d
     supervisor, without `cpu_before`."""
     spent: dict[str, float] = {}
     for role, state in machine.workers.items():
-        seconds = state.values.get("cpu_s", 0.0)
+        seconds = state.metrics.get("cpu_s", 0.0)
         spent[role] = seconds if isinstance(seconds, float) else 0.0
-    spent["supervisor"] = time.process_time() - cpu_before
+    spent["supervisor"] = process_time() - cpu_before
     before = resume.manifest["cpu_s"] if resume else {}
     return {who: seconds + before.get(who, 0.0) for who, seconds in spent.items()}
 

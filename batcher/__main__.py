@@ -32,23 +32,22 @@ def body(worker: Worker) -> None:
 
     core = BatcherCore(worker.run, config, policy, load(data), data.name, lag, start_workers)
     batches = worker.port("batches")
-    carrier = SlotSender(batches)
+    carrier = SlotSender(batches, worker.incarnation, core.can_open)
     worker.owns(carrier)
-    flow = Flow()
+    flow, outlet = Flow(), Outlet(worker, batches, carrier)
     if lag is None:
         core.selector.policy = flow.timed(core.selector.policy)
-    inlet, outlet = Inlet(worker, carrier, core), Outlet(worker, batches, carrier)
     worker.metrics = lambda: {
         **core.metrics(),
         **flow.metrics(),
         "features_dropped": outlet.features_dropped,
-        "strays": inlet.strays,
     }
     worker.tell(core.spec)
     if not core.spec.test_size and not worker.incarnation:
         worker.warn(no_test(data.name))
     worker.tell(Ready())
     worker.expect(Start)
+    inlet = Inlet(worker, carrier, core)
     ended = False
     while not worker.stopping:
         inlet.pump()

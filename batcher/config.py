@@ -102,5 +102,8 @@ class PolicyConfig(Section):
     """Built-in name (see `autoassist policies`), `package.module:Class` or `./file.py:Class`."""
     gamma: float = Field(default=0.1, ge=0, le=1)
     """Base probability: the floor of the keep probability."""
+    max_lag: int = Field(default=500, ge=1)
+    """When the newest version of the Assistant is more Boss steps behind than this, because the Assistant is away or
+    too slow, every candidate is kept until it has caught up."""
     args: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the policy's class."""

@@ -28,6 +28,7 @@ from proto.types import Array, Int64s
 log = logging.getLogger(__name__)
 
 EVALUATED: tuple[Kind, ...] = ("validation", "test")
+MAX_PASSES = 2**40
 Lend = Callable[[int, Layout], dict[str, Array]]
 
 
@@ -92,7 +93,7 @@ class BatcherCore:
             else StreamStore(self.train, self.tape, config.max_features)
         )
         rule = build("policy.args", resolve("policy.name", policy.name, POLICIES), {"gamma": policy.gamma}, policy.args)
-        self.store, self.selector = store, Selector(store, rule, classes)
+        self.store, self.selector = store, Selector(store, rule, classes, policy.max_lag if lag is None else None)
         self.spec = DataSpec(
             train_size=size,
             validation_size=len(data.validation) if data.validation is not None else 0,
@@ -125,6 +126,11 @@ class BatcherCore:
         """The last of them, with what is wrong."""
         self._unreadable: dict[Kind, set[int]] = {kind: set() for kind in splits}
         self._seq = self._candidates = self._kept = 0
+        self._slots = self._unheard = 0
+        """Slots of the stream; training batches planned since a version arrived."""
+        self.batches_without_news = self.batches_uniform = 0
+        """Training batches chosen while no version had come for more than `boss.slots` of them, and those for which
+        everything was kept, because the newest version was more than `policy.max_lag` behind."""
         self._generator: Generator | None = None
         self._ahead: _Begun | None = None
 
@@ -143,9 +149,16 @@ class BatcherCore:
     def opened(self) -> bool:
         return self._generator is not None
 
+    def can_open(self, message: Open) -> bool:
+        """Whether `message` speaks of a place in this stream."""
+        inside = (self.tape is not None or message.cursor <= self.train.size) and message.passes <= MAX_PASSES
+        return inside and message.evaluated <= message.trained <= self.total and message.batches <= message.trained
+
     def open(self, message: Open) -> None:
         """The Boss begins to read: the stream starts, or goes on where the Boss says."""
         size = self.train.size
+        self._slots = message.slots
+        self.heard(message.step)
         self._seq, self._resumed_after = message.seq, message.batches
         if self.tape is not None:
             self.tape.go_to(message.cursor, message.stream)
@@ -163,8 +176,16 @@ class BatcherCore:
             at_end=self._at_end,
         )
 
+    def heard(self, step: int) -> None:
+        """The Boss is at optimizer step `step`."""
+        self.selector.step = max(self.selector.step, step)
+
     def fold(self, weights: Weights) -> None:
         """Takes in a snapshot of the Assistant."""
+        if self.lag is not None and weights.version <= self._received:
+            self.selector.weights_refused += 1  # a copy of one that has come
+            return
+        self._unheard = 0
         self._received = weights.version
         self.selector.revisit(weights)
         if self.lag is None:
@@ -223,13 +244,17 @@ class BatcherCore:
 
     def _begin(self, generator: Generator) -> _Begun | None:
         """Plans the next batch and has its instances decoded, by other processes where there are any."""
-        before = generator.position
+        before, late = generator.position, self.selector.late
         if self.tape is not None:
             self.tape.forget(before.cursor)
             self.store.forget(before.cursor)
         plan = generator.next()
         if plan is None:
             return None
+        if plan.kind == "train":
+            self._unheard += 1
+            self.batches_without_news += self._unheard > self._slots
+            self.batches_uniform += late
         # Evaluations are read when they are assembled: without the instances known to be bad.
         train = plan.kind == "train"
         finish = self.train.begin(plan.ids, plan.passes_of) if train else lambda room: ({}, {})
@@ -286,16 +311,19 @@ class BatcherCore:
         return {index: what for index, what in found.items() if index not in errors}
 
     def _skip(self, kind: Kind, errors: Mapping[int, str]) -> None:
-        """Counts and lists instances that cannot be used. Raises RuntimeError over `batcher.max_bad` of them."""
+        """Counts and lists instances that cannot be used. Raises ConfigError over `batcher.max_bad` of them."""
         for index, error in errors.items():
             self._unreadable[kind].add(index)
             self.skipped.append(index)
             self.skipped_errors.append(f"{index}{'' if kind == 'train' else f' of the {kind} split'}: {error}")
             log.warning("skipped instance %s", self.skipped_errors[-1])
         if len(self.skipped) > self.config.max_bad:
-            raise RuntimeError(
-                f"batcher.max_bad = {self.config.max_bad}: {len(self.skipped)} instances cannot be used, the last one "
-                f"{self.skipped_errors[-1]}; mend the data, or allow more"
+            # As a mistake in the configuration: a Batcher that is started anew would find them again.
+            raise ConfigError(
+                "batcher.max_bad",
+                self.config.max_bad,
+                f"{len(self.skipped)} instances cannot be used, the last one {self.skipped_errors[-1]}; "
+                "mend the data, or allow more",
             )
 
     def _features(self, plan: Plan, seq: int, incarnation: int) -> Features:
@@ -333,4 +361,6 @@ class BatcherCore:
             "forced": self._generator.forced if self._generator else 0,
             "version": self.selector.version,
             "weights_refused": self.selector.weights_refused,
+            "batches_without_news": self.batches_without_news,
+            "batches_uniform": self.batches_uniform,
         }

@@ -24,8 +24,13 @@ BINS = 10
 class Selector:
     """Answers, for candidates, with which probability to keep them and with which weight to train them."""
 
-    def __init__(self, store: FeatureStore, policy: Policy, classes: int) -> None:
-        self.store, self.policy = store, policy
+    def __init__(self, store: FeatureStore, policy: Policy, classes: int, max_lag: int | None = None) -> None:
+        """Versions more than `max_lag` Boss steps behind have no say (None: all have)."""
+        self.store, self.policy, self.max_lag = store, policy, max_lag
+        self.step = 0
+        """The Boss's step, as far as it is known here."""
+        self.gap = False
+        """Whether a snapshot was missed, so that a full one is needed."""
         self.assistant: Assistant = getattr(policy, "assistant", "above")
         self.base: float | None = getattr(policy, "base", None)
         """The floor of p under a gated policy; None: the policy is not gated."""
@@ -46,6 +51,13 @@ class Selector:
         self.weights_refused = 0
         self._arrays: dict[str, Float32s] = scorer.initial(self.assistant, store.dim, classes)
         self._deltas = 0
+        self._incarnation = -1
+        """The Assistant's that was heard last."""
+
+    @property
+    def late(self) -> bool:
+        """Whether the newest version is too far behind to choose by."""
+        return self.max_lag is not None and self.step - self.version_step > self.max_lag
 
     def fold(self, weights: Weights) -> None:
         """Takes over a snapshot and its ledger delta; one that is older or does not fit is counted and left alone."""
@@ -53,8 +65,13 @@ class Selector:
             array.shape == self._arrays[name].shape and array.dtype == np.float32 and np.isfinite(array).all()
             for name, array in weights.arrays.items()
         )
-        newer = weights.full or (weights.version > self.version and weights.delta_number == self._deltas)
+        version = weights.version
+        if weights.full:
+            newer = version >= self.version or weights.incarnation > self._incarnation
+        else:
+            newer = version > self.version and weights.delta_number == self._deltas
         if not fits or not newer:
+            self.gap = self.gap or (fits and not weights.full and version > self.version)
             self.weights_refused += 1
             log.warning("refused weights version %d (delta %d)", weights.version, weights.delta_number)
             return
@@ -65,12 +82,30 @@ class Selector:
             log.warning("refused weights version %d: %s", weights.version, error)
             return
         if weights.full:
-            self._deltas = weights.delta_number
+            self._deltas, self.gap = weights.delta_number, False
+        self._incarnation = weights.incarnation
         self._arrays = {name: np.array(array) for name, array in weights.arrays.items()}
         self._deltas += 1
         self.version, self.version_step = weights.version, weights.step
         self.mean_loss, self.confidence = weights.mean_loss, weights.confidence
         self.untrained_loss, self.selecting = weights.untrained_loss, weights.selecting
+
+    def mirror(self, incarnation: int) -> Weights:
+        """All that the Assistant has said so far, in full, from the Batcher `incarnation`."""
+        ids = np.flatnonzero(self.ledger.times_trained)
+        return Weights(
+            version=self.version,
+            step=self.version_step,
+            incarnation=incarnation,
+            arrays=dict(self._arrays),
+            mean_loss=self.mean_loss,
+            confidence=self.confidence,
+            untrained_loss=self.untrained_loss,
+            selecting=self.selecting,
+            full=True,
+            delta_number=0,
+            delta={"ids": ids, **self.ledger.take(ids)},
+        )
 
     def revisit(self, weights: Weights) -> None:
         """The instances `weights` tell of were seen, maybe before the Batcher was started anew: what it knew of them
@@ -94,9 +129,14 @@ class Selector:
         self.histogram += np.histogram(p, BINS, (0, 1))[0]
         return p, w
 
+    @property
+    def _silent(self) -> bool:
+        """Whether the policy is not asked: the Boss, starved, does not wait for it, or what is known is too old."""
+        return self.starved or self.late
+
     def _ask(self, ids: Int64s, trained: int, total: int, passes: int) -> tuple[Float32s, Float32s]:
-        """What the policy wants; a starved Boss does not wait for that."""
-        if self.starved:
+        """What the policy wants; everything at weight 1 while it is not asked."""
+        if self._silent:
             return np.ones(len(ids), np.float32), np.ones(len(ids), np.float32)
         progress = Progress(
             trained, total, passes, self.mean_loss, self.confidence, self.untrained_loss, self.version_step
@@ -110,7 +150,7 @@ class Selector:
     def wanted(self, ids: Int64s, coins: Array) -> Float32s:
         """The p that the policy wanted for the kept `ids` with these `coins`, float32 [n]; NaN for those that were not
         sure to be kept whatever it wanted."""
-        if self.base is None or self.starved:
+        if self.base is None or self._silent:
             return np.full(len(ids), np.nan, np.float32)
         sampled = coins < (self.base if self.open else 1)
         return np.where(sampled, self._wanted[ids % len(self._wanted)], np.float32(np.nan))

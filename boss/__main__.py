@@ -7,7 +7,7 @@ from functools import partial
 from boss.config import BossConfig
 from proto.carriers import SlotReceiver
 from proto.lifecycle import Worker, run_worker
-from proto.messages import Batch, DataSpec, Ready, Start, Value
+from proto.messages import Batch, DataSpec, End, Ready, Start, Value
 from proto.slots import slot_bytes
 
 LAST_REPORTS_S = 2.0
@@ -51,7 +51,8 @@ def body(worker: Worker) -> None:
     if pinned:
         lane, staged = CudaLane(trainer.device), trainer.prepare.copier
         trainer.prepare.copier = SlotCopier(lane, staged, lambda: carrier.pinned)
-    stream = Stream(worker, batches, carrier, config.slots, config.eval_every, lambda: trainer.between_steps)
+    may_stop, step = lambda: trainer.between_steps, lambda: trainer.stepper.steps
+    stream = Stream(worker, batches, carrier, config.slots, config.eval_every, may_stop, step)
     every = max(1, round(config.checkpoint_every * spec.train_size)) if config.checkpoint_every else 0
     checkpointer = checkpoint.Checkpointer(worker.run_dir, every, trainer, account, outlet, worker.tell, worker.warn)
     worker.metrics = lambda: {
@@ -62,9 +63,7 @@ def body(worker: Worker) -> None:
         "waited_s": stream.waited_s,
         "loss": outlet.recent_loss,
         "reports_made": outlet.made,
-        "messages_sent": outlet.sent,
         "reports_dropped": outlet.dropped,
-        "batches_refused": stream.refused,
         "checkpoints_failed": checkpointer.failed,
     }
 
@@ -84,6 +83,7 @@ def body(worker: Worker) -> None:
     trainer.train(Clocked(stream, account), outlet, record, after_batch)
     if every and not stream.complete and not worker.orphaned:
         checkpointer.save()
+    outlet.mark(End(seq=account.seq, incarnation=worker.incarnation))
     sent, deadline = outlet.sent, time.monotonic() + LAST_REPORTS_S
     while not outlet.flush() and time.monotonic() < deadline:
         if stream.complete and outlet.sent > sent:  # the Assistant is slow, not away

@@ -49,13 +49,14 @@ class Account:
             here = targets[(targets >= 0) & (targets < classes)]
             self.trained_per_class = _sums(self.trained_per_class, np.bincount(here, minlength=classes))
 
-    def open(self, incarnation: int, slots: int, eval_every: float) -> Open:
-        """The message that has the Batcher begin, or go on, after the batches accounted for."""
+    def open(self, incarnation: int, slots: int, eval_every: float, step: int = 0) -> Open:
+        """The message that has the Batcher `incarnation` begin, or go on, after the batches accounted for."""
         return Open(
             incarnation=incarnation,
             rank=0,
             slots=slots,
             eval_every=eval_every,
+            step=step,
             seq=self.seq,
             passes=self.passes,
             cursor=self.cursor,

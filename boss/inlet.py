@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from boss.account import Account
+from proto.errors import Refused
 from proto.lifecycle import Worker
 from proto.messages import Batch, End
 from proto.sockets import Port
@@ -14,6 +15,7 @@ class Stream:
     """Yields batches, in order, until the budget is used up or the supervisor says stop.
 
     Give each batch back with `release` once its arrays are not read any more: the Batcher then fills its slot again.
+    When the Batcher was started anew it is told to go on after the last batch that was yielded.
     """
 
     def __init__(
@@ -24,35 +26,41 @@ class Stream:
         slots: int,
         eval_every: float,
         may_stop: Callable[[], bool] = lambda: True,
+        step: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`may_stop` tells whether this is a place to stop at, when asked to: not between two halves of a step."""
+        """`may_stop` tells whether this is a place to stop at, when asked to: not between two halves of a step.
+        `step` tells how many optimizer steps have been taken."""
         self.worker, self.port, self.carrier = worker, batches, carrier
-        self.slots, self.eval_every, self.may_stop = slots, eval_every, may_stop
+        self.slots, self.eval_every, self.may_stop, self.step = slots, eval_every, may_stop, step
         self.waited_s = 0.0
-        self.refused = 0
-        """Batches of another incarnation or out of order."""
         self.complete = False
         """True once the Batcher said that the budget is used up."""
-        self._next_seq = 0
+        self._at = Account()
+        self._batcher = self._next_seq = 0
 
     def open(self, at: Account) -> None:
-        """Has the Batcher begin, or go on, after the batches that `at` accounts for."""
+        """Has the Batcher begin, or go on, after the batches that `at` accounts for, now and whenever it is new."""
+        self._at = at
+        self._batcher = self.worker.peers["batcher"]
         self._next_seq = at.seq
-        self.carrier.open(at.open(self.worker.incarnation, self.slots, self.eval_every))
+        self.carrier.open(at.open(self._batcher, self.slots, self.eval_every, self.step()))
 
     def __iter__(self) -> Iterator[Batch]:
         while not self._stopping:
-            for message in self.carrier.receive():
-                if not self._expected(message):
-                    self.refused += 1
-                elif isinstance(message, Batch):
+            if self._batcher != self.worker.peers["batcher"]:
+                self.open(self._at)
+            for message in self.carrier.receive(self._expected):
+                if isinstance(message, Batch):
+                    self._next_seq += 1
                     yield message
                     self.worker.beat()
                     if self._stopping:
                         return
-                else:
+                elif isinstance(message, End) and self._expected(message.incarnation, message.seq):
                     self.complete = True
                     return
+                else:
+                    self.port.refuse(Refused("stale", f"{message.tag} out of place"))
             began = time.perf_counter()
             self.worker.wait([self.port])
             self.waited_s += time.perf_counter() - began
@@ -62,15 +70,10 @@ class Stream:
     def _stopping(self) -> bool:
         return self.worker.stopping and self.may_stop()
 
-    def _expected(self, message: object) -> bool:
-        """Whether `message` is the next one of the Batcher's present incarnation."""
-        if not isinstance(message, Batch | End):
-            return False
-        if message.incarnation != self.worker.peers["batcher"] or message.seq != self._next_seq:
-            return False
-        self._next_seq += 1
-        return True
+    def _expected(self, incarnation: int, seq: int) -> bool:
+        """Whether batch `seq` of the Batcher `incarnation` is the next one."""
+        return incarnation == self._batcher and seq == self._next_seq
 
     def release(self, batch: Batch) -> None:
         """The arrays of `batch` are not read any more."""
-        self.carrier.release(batch)
+        self.carrier.release(batch, self.step())

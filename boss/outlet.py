@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proto.messages import Batch, Losses, Mark
+from proto.messages import Batch, End, Losses, Mark
 from proto.types import Int64s
 
-Send = Callable[[Losses | Mark], bool]
+Send = Callable[[Losses | Mark | End], bool]
 """Sends one message; False when it does not fit."""
 
 
@@ -26,7 +26,7 @@ class LossOutlet:
         of waiting for the device."""
         self._send, self._limit, self._prompt = send, limit, prompt
         self._copying: deque[tuple[Batch, int, Tensor, torch.cuda.Event]] = deque()
-        self._queue: deque[Losses | Mark] = deque()
+        self._queue: deque[Losses | Mark | End] = deque()
         self.made = self.dropped = self.sent = 0
         self._newest: Losses | None = None
 
@@ -49,7 +49,7 @@ class LossOutlet:
             self._enqueue(batch, step, losses)
         self.flush(wait=self._prompt)
 
-    def mark(self, mark: Mark) -> None:
+    def mark(self, mark: Mark | End) -> None:
         """Puts `mark` behind the reports made so far; `flush(wait=True)` first."""
         self._queue.append(mark)
         self.flush()
@@ -71,6 +71,6 @@ class LossOutlet:
         self._newest = report
         self._queue.append(report)
         if len(self._queue) > self._limit:
-            # A mark is never dropped: without it there would be no checkpoint.
+            # A mark is never dropped: without it there would be no checkpoint, and no end.
             del self._queue[next(i for i, item in enumerate(self._queue) if isinstance(item, Losses))]
             self.dropped += 1

@@ -58,6 +58,8 @@ class Trainer:
         self.improved = False
         """Whether the newest evaluation of the validation split was the best so far; set before it is recorded."""
         self._evaluating: Evaluation | None = None
+        self._evaluated_of = 0
+        """Incarnation of the Batcher whose batches it is made of."""
 
     @property
     def evaluated(self) -> nn.Module:
@@ -105,7 +107,9 @@ class Trainer:
 
     def evaluate_step(self, batch: Batch, record: Recorder) -> None:
         """Evaluates `batch`; records the metrics of its split with the last one."""
-        if self._evaluating is None:
+        if self._evaluating is None or batch.incarnation != self._evaluated_of:
+            # A Batcher that was started anew makes an evaluation that was cut off again, from its beginning.
+            self._evaluated_of = batch.incarnation
             self._evaluating = Evaluation(self.spec.classes, self.device, self.stepper.criterion.plain)
         inputs, targets, _, beside = self.prepare(batch)
         self._evaluating.add(self.stepper.predict(inputs, beside), targets)

@@ -1,7 +1,8 @@
 """The two ends of the carrier that uses slots: the Boss's, which owns them, and the Batcher's, which fills them.
 
 A grant of a slot has a number, its generation, that is never used twice. The Boss says it in `Open` and `Credit`, the
-descriptor of a filled slot repeats it, and one that was not granted last is refused.
+descriptor of a filled slot repeats it, and one that was not granted last is refused. When the Batcher was started anew
+the Boss opens again, and grants all slots but those that hold a batch it has taken and not released.
 """
 
 import logging
@@ -16,6 +17,7 @@ from proto.fields import NAMES
 from proto.messages import Batch, Credit, Filled, Message, Open, Place, Unmapped
 from proto.slots import Layout, Memory, starts
 from proto.sockets import Port
+from proto.transport import Expected, anything
 from proto.types import Array
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,8 @@ class SlotReceiver:
         self._granted: dict[int, int] = {}
         self._seen: dict[int, _Seen] = {}
         """Slot -> what the last descriptor of it said, checked."""
+        self._held: dict[int, int] = {}
+        """Slot -> sequence number of the batch in it that has been taken and not been released."""
         self.memory: Memory | None = None
         self._make(Memory.anonymous, Memory.file)
 
@@ -84,33 +88,31 @@ class SlotReceiver:
                 return
 
     def open(self, message: Open) -> None:
-        """Sends `message` with where the slots are; every slot is granted anew."""
+        """Sends `message` with where the slots are; every slot that holds no batch is granted anew."""
         self._opened = message
         self._generation += 1
-        self._granted = dict.fromkeys(range(self.count), self._generation)
+        self._granted = {slot: self._generation for slot in range(self.count) if slot not in self._held}
         memory = self.memory
         place = {"memory": memory.path, "inode": memory.inode, "slot_bytes": memory.size} if memory else {}
-        self.port.send(message.model_copy(update={**place, "generation": self._generation}))
+        grants = {"generation": self._generation, "busy": tuple(self._held.items())}
+        self.port.send(message.model_copy(update={**place, **grants}))
 
-    def receive(self) -> Iterator[Message]:
-        """The batches and other messages that have arrived; bad descriptors are counted and dropped."""
+    def receive(self, expected: Expected = anything) -> Iterator[Message]:
+        """The batches and other messages that have arrived. Bad descriptors, and batches that are not `expected`, are
+        counted and dropped."""
         for _, message in self.port.receive():
-            match message:
-                case Unmapped():
-                    self._fall_back(message)
-                case Filled():
-                    try:
-                        batch = self._batch(message)
-                    except Refused as refusal:
-                        self.port.refuse(refusal)
-                        continue
-                    self._took(batch)
-                    yield batch
-                case Batch():
-                    self._took(message)
-                    yield message
-                case _:
-                    yield message
+            if isinstance(message, Unmapped):
+                self._fall_back(message)
+            elif isinstance(message, Filled | Batch):
+                try:
+                    batch = self._check(message, expected)
+                except Refused as refusal:
+                    self.port.refuse(refusal)
+                    continue
+                self._took(batch)
+                yield batch
+            else:
+                yield message
 
     def _fall_back(self, message: Unmapped) -> None:
         if self.memory is None or message.memory != self.memory.path or self._opened is None:
@@ -118,21 +120,31 @@ class SlotReceiver:
         self._tried.append(f"{self.memory.path}: the Batcher cannot open it: {message.reason}")
         anonymous = self.memory.kind == "memfd"
         self._give_up_memory()
+        self._held.clear()  # what the Boss reads of them stays mapped as long as it does
         if anonymous:
             self._make(Memory.file)
         self.open(self._opened)
 
     def _took(self, batch: Batch) -> None:
-        self._granted.pop(batch.slot, None)
+        del self._granted[batch.slot]
+        self._held[batch.slot] = batch.seq
         if self._tried:  # said now that it is known how batches do travel: one line, whatever was tried
             back = f"{PROC_BACK}; {SHM_BACK}" if self.memory is None else PROC_BACK
             what = "frames, which costs copies" if self.memory is None else f"the file {self.memory.path}, as fast"
             self._warn(f"batches travel as {what}. Tried: {'; '.join(self._tried)}. To get it back: {back}")
             self._tried.clear()
 
+    def _check(self, message: Filled | Batch, expected: Expected) -> Batch:
+        """The batch that `message` is or describes. Raises Refused unless `expected`, and in a slot that is granted."""
+        if not expected(message.incarnation, message.seq):
+            raise Refused("stale", f"batch {message.seq} of incarnation {message.incarnation}")
+        if message.slot not in self._granted:
+            raise Refused("stale", f"batch {message.seq} in slot {message.slot}, which was not granted")
+        return self._batch(message) if isinstance(message, Filled) else message
+
     def _batch(self, message: Filled) -> Batch:
         """The batch that `message` describes: its `arrays` are views of the slot. Raises Refused."""
-        granted = self._granted.get(message.slot)
+        granted = self._granted[message.slot]
         if self.memory is None or granted != message.generation:
             raise Refused("stale", f"slot {message.slot}, generation {message.generation}; granted: {granted}")
         seen = self._seen.get(message.slot)
@@ -147,12 +159,16 @@ class SlotReceiver:
             first = error.errors(include_url=False, include_input=False)[0]
             raise Refused("fields", f"batch: {first['msg'][:200]}") from None
 
-    def release(self, batch: Batch) -> None:
-        """The arrays of `batch` are not read any more: its slot is granted again."""
+    def release(self, batch: Batch, step: int = 0) -> None:
+        """The arrays of `batch` are not read any more: its slot is granted again, to the Batcher that is there now."""
+        if self._held.get(batch.slot) != batch.seq:
+            return  # it was granted anew with other memory
+        del self._held[batch.slot]
         self._generation += 1
         self._granted[batch.slot] = self._generation
+        incarnation = self._opened.incarnation if self._opened else batch.incarnation
         self.port.send(
-            Credit(slot=batch.slot, seq=batch.seq, incarnation=batch.incarnation, generation=self._generation)
+            Credit(slot=batch.slot, seq=batch.seq, incarnation=incarnation, generation=self._generation, step=step)
         )
 
     def close(self) -> None:
@@ -186,33 +202,52 @@ class SlotSender:
 
     name = "slots"
 
-    def __init__(self, port: Port) -> None:
-        self.port = port
+    def __init__(self, port: Port, incarnation: int = 0, can_open: Callable[[Open], bool] = lambda _: True) -> None:
+        """`incarnation` is the Batcher's; an `Open` that `can_open` denies is refused."""
+        self.port, self.incarnation, self._can_open = port, incarnation, can_open
         self.memory: Memory | None = None
         self.bytes_sent = 0
+        self._opened = False
         self._generation: dict[int, int] = {}
-        self._sent: dict[int, tuple[int, int]] = {}
-        """Slot -> (incarnation, sequence number) of the batch last sent in it."""
+        self._sent: dict[int, int] = {}
+        """Slot -> sequence number of the batch last sent in it, or that the Boss says is in it."""
         self._lent: dict[int, tuple[Layout, dict[str, Array]]] = {}
         """Slot -> layout and arrays that were last lent there."""
         self._seen: dict[int, _Seen] = {}
         """Slot -> where the batch last sent lies in it."""
 
     def receive(self) -> Iterator[Message]:
-        """The messages of the channel that have arrived. A credit for anything but what was sent last is dropped."""
-        for _, message in self.port.receive():
+        """The messages of the channel that have arrived. Dropped and counted is what was meant for another incarnation,
+        a second `Open`, and a credit for anything but what was sent last."""
+        for sender, message in self.port.receive():
+            if refusal := self._stale(sender, message):
+                self.port.refuse(refusal)
+                continue
             if isinstance(message, Open):
                 if reason := self._attach(message):
                     self.port.send(Unmapped(memory=message.memory, reason=reason), "boss")
                     continue  # the Boss opens again, another way
+                self._opened = True
                 self._generation = dict.fromkeys(range(message.slots), message.generation)
+                self._sent = dict(message.busy)
             elif isinstance(message, Credit):
-                if self._sent.get(message.slot) != (message.incarnation, message.seq):
-                    self.port.refuse(Refused("stale", f"credit for slot {message.slot}, batch {message.seq}"))
-                    continue
                 del self._sent[message.slot]
                 self._generation[message.slot] = message.generation
             yield message
+
+    def _stale(self, sender: str, message: Message) -> Refused | None:
+        """Why `message` is not for us, or not any more."""
+        if sender != "boss":
+            return Refused("sender", f"from {sender!r:.40}")
+        if isinstance(message, Open | Credit) and message.incarnation != self.incarnation:
+            return Refused("stale", f"{message.tag} for incarnation {message.incarnation}, this is {self.incarnation}")
+        if isinstance(message, Open) and self._opened:
+            return Refused("stale", "open, a second time")
+        if isinstance(message, Open) and not self._can_open(message):
+            return Refused("place", f"open at a place that is none: {message!r:.200}")
+        if isinstance(message, Credit) and self._sent.get(message.slot) != message.seq:
+            return Refused("stale", f"credit for slot {message.slot}, batch {message.seq}")
+        return None
 
     def _attach(self, message: Open) -> str:
         """Maps the memory that `message` offers, if any; returns why it cannot be."""
@@ -240,7 +275,7 @@ class SlotSender:
 
     def send(self, batch: Batch, to: str) -> bool:
         """Sends `batch`: a descriptor when its arrays lie in its slot and the rest fits there too, else frames."""
-        self._sent[batch.slot] = (batch.incarnation, batch.seq)
+        self._sent[batch.slot] = batch.seq
         self.bytes_sent += sum(array.nbytes for array in batch.arrays.values())
         beside: dict[str, Array] = {name: getattr(batch, name) for name in BESIDE}
         seen = self._seen.get(batch.slot)

@@ -85,6 +85,18 @@ def complete(run_dir: Path, name: str, manifest: Mapping[str, Any]) -> Path:
     return final
 
 
+def borrow(run_dir: Path, name: str, role: Role) -> dict[str, str]:
+    """Gives checkpoint `name`, which is not whole yet, the part of `role` of the newest whole one; the digests of its
+    files, none when there is no such part. Raises OSError."""
+    folder = partial(run_dir, name)
+    for whole in _newest_first(run_dir)[:1]:
+        paths = [Path(shutil.copy(whole / f"{role}.{kind}", folder)) for kind in ("safetensors", "json")]
+        for path in paths:
+            _sync(path)
+        return {path.name: _digest(path) for path in paths}
+    return {}
+
+
 def discard_partial(run_dir: Path) -> None:
     """Removes what was begun and never made whole."""
     for path in folder_of(run_dir).glob(".batch-*"):

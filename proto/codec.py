@@ -23,6 +23,7 @@ MAX_HEADER = 4 << 20
 """Bytes of frame 0: its largest use is a data spec with some 10,000 class names."""
 MAX_ARRAYS = 64
 MAX_NDIM = 8
+MAX_FRAMES = MAX_ARRAYS + 1
 
 Frame = bytes | memoryview
 
@@ -50,7 +51,7 @@ class Codec:
 
         Raises Refused, of kind "header", "protocol", "run", "type", "array" or "fields".
         """
-        if not frames or len(frames) > MAX_ARRAYS + 1:
+        if not frames or len(frames) > MAX_FRAMES:
             raise Refused("header", f"{len(frames)} frames")
         header = _unpack(frames[0])
         if header["p"] != PROTOCOL:

@@ -63,6 +63,15 @@ class RunConfig(Section):
     """Bit-identical runs: batch b is chosen with the Assistant as it was after batch b - lag; full queues wait."""
     lag: int = Field(default=8, ge=1, le=10_000)
     """The lag of `deterministic` and of `serial`, in batches."""
+    max_restarts: int = Field(default=5, ge=0, le=1_000_000)
+    """How often, in the whole run, a worker that died or hangs is started again; one more ends the run. In a
+    deterministic run all three go back to the last checkpoint instead, which keeps the run bit-identical."""
+    restart_boss: bool = False
+    """A Boss that dies has all three go on from the last checkpoint; false: the run ends, to be gone on with by
+    `--resume`."""
+    hang_s: float = Field(default=60.0, ge=0.5, allow_inf_nan=False)
+    """A Batcher or an Assistant that gives no sign of life for so many seconds is killed and started again. Must be
+    longer than one batch takes to decode. The Boss is never judged: its first steps may take minutes."""
     by_hand: list[Role] = Field(default_factory=list)
     """Workers that you start yourself (in a debugger, say): launch prints the command and waits for them."""
 

@@ -24,7 +24,7 @@ from proto.codec import Codec
 from proto.config import RunConfig, RunInfo, Section, read_toml
 from proto.errors import ConfigError
 from proto.messages import Beat, Done, Failed, Hello, Message, Record, Release, Role, Start, Stop, Value, Welcome
-from proto.sockets import ALIVE, Port, check_socket_dir, has_writer
+from proto.sockets import ALIVE, Port, check_socket_dir, has_writer, refusals
 
 log = logging.getLogger(__name__)
 
@@ -66,10 +66,13 @@ class Worker:
         self.run = self.section("run", RunConfig)
         self.incarnation = 0
         self.peers: dict[Role, int] = {}
+        """The incarnations of all workers; another one when a worker was started anew."""
+        self.late = False
+        """True when another worker of this role was there before this one, and died."""
         self.metrics: Callable[[], dict[str, Value]] = dict
         """What the worker's heartbeats and last words report; its body sets it."""
-        self.expected_messages, self.patience_s = 0, 0.0
-        """How many messages the Boss has sent to the Assistant, and how long the last of them may take to arrive."""
+        self.patience_s = 0.0
+        """How long the last messages to this worker may take to arrive, once it is to stop."""
         self.cpu_elsewhere: Callable[[], float] = lambda: 0.0
         """CPU seconds of the processes that this worker has started; its body sets it."""
         self.hold_s = 0.0
@@ -120,11 +123,9 @@ class Worker:
         """Waits for the supervisor's `kind`; raises Stopped when it says stop instead."""
         while True:
             for _, message in self._control.receive():
-                if isinstance(message, kind):
-                    if isinstance(message, Start):
-                        self.peers = dict(message.peers)
-                    return message
                 self._obey(message)
+                if isinstance(message, kind):
+                    return message
             if self._stop is not None:
                 raise Stopped(self._stop)
             self._control.socket.poll(WAIT_MS)
@@ -142,9 +143,14 @@ class Worker:
         self._stop = self._stop or reason
 
     def _obey(self, message: Message) -> None:
-        if isinstance(message, Stop):
-            self.expected_messages, self.patience_s = message.messages, message.patience_s
-            self.stop(message.reason)
+        match message:
+            case Stop():
+                self.patience_s = message.patience_s
+                self.stop(message.reason)
+            case Start():
+                self.peers, self.late = dict(message.peers), self.late or message.late
+            case _:
+                pass
 
     def wait(self, ports: Iterable[Port], timeout_ms: int = WAIT_MS) -> None:
         """Sleeps until something arrives on `ports` or on the control channel, at most `timeout_ms`."""
@@ -173,7 +179,7 @@ class Worker:
         now = time.monotonic()
         if now - self._last_beat >= BEAT_S:
             self._last_beat = now
-            self._beats_dropped += not self._status.send(Beat(role=self.role, values=self._values()))
+            self._beats_dropped += not self._status.send(Beat(role=self.role, pid=os.getpid(), values=self._values()))
 
     def record(self, event: str, values: dict[str, Value]) -> None:
         """Has the supervisor write `values` to metrics.jsonl as `event`."""
@@ -191,7 +197,7 @@ class Worker:
             time.sleep(0.01)
 
     def done(self) -> Done:
-        return Done(role=self.role, values=self._values())
+        return Done(role=self.role, pid=os.getpid(), values=self._values())
 
     def failed(self, kind: Literal["config", "crash"], text: str) -> Failed:
         try:
@@ -199,10 +205,10 @@ class Worker:
         except Exception:  # what crashed may be what counts; the error itself must be told all the same
             log.exception("no final metrics")
             values = {}
-        return Failed(role=self.role, kind=kind, text=text, values=values)
+        return Failed(role=self.role, pid=os.getpid(), kind=kind, text=text, values=values)
 
     def _values(self) -> dict[str, Value]:
-        refused = {f"refused_{kind}": n for port in self._ports for kind, n in port.refused.items()}
+        refused = {f"refused_{kind}": n for kind, n in refusals(self._ports).items()}
         cpu_s = time.process_time() + self.cpu_elsewhere()
         return {**self.metrics(), **refused, "cpu_s": cpu_s, "status_dropped": self._beats_dropped}
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from proto.fields import AnyArray, Count, Counts, Floats, Ids, Matrix, Text, same_length
 from proto.types import Array
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the messages; a peer that speaks another one is refused."""
 
 Role = Literal["batcher", "boss", "assistant"]
@@ -110,19 +110,23 @@ class Ready(Message):
 
 
 class Start(Message):
-    """Supervisor -> worker: every worker is ready; `peers` are their incarnations."""
+    """Supervisor -> worker: every worker is ready; `peers` are their incarnations.
+
+    It comes again when one of them was started anew. `late`: training had begun when you came, so another worker of
+    your role was there before you.
+    """
 
     tag: ClassVar[str] = "start"
     peers: dict[Role, Count]
+    late: bool = False
 
 
 class Stop(Message):
-    """Supervisor -> worker: end cleanly. The Assistant first waits up to `patience_s` seconds until it
-    has had `messages` from the Boss."""
+    """Supervisor -> worker: end cleanly. The Assistant first waits up to `patience_s` seconds for the `End` of the
+    Boss's reports."""
 
     tag: ClassVar[str] = "stop"
     reason: Text
-    messages: Count = 0
     patience_s: Annotated[float, Field(ge=0, le=60)] = 0.0
 
 
@@ -142,7 +146,7 @@ class Part(Message):
     plain: dict[str, Value]
 
 
-# -- status: workers -> supervisor ------------------------------------------------------------------------------
+# -- status: workers -> supervisor; `pid` tells a worker from one of its role that died -------------------------
 
 
 class Beat(Message):
@@ -150,6 +154,7 @@ class Beat(Message):
 
     tag: ClassVar[str] = "beat"
     role: Role
+    pid: Count
     values: dict[str, Value]
 
 
@@ -167,6 +172,7 @@ class Done(Message):
 
     tag: ClassVar[str] = "done"
     role: Role
+    pid: Count
     values: dict[str, Value]
 
 
@@ -176,6 +182,7 @@ class Failed(Message):
 
     tag: ClassVar[str] = "failed"
     role: Role
+    pid: Count
     kind: Literal["config", "crash"]
     text: Text
     values: dict[str, Value]
@@ -186,8 +193,10 @@ class Failed(Message):
 
 class Open(Message):
     """Boss -> Batcher: I read the stream now, with `slots` credits; evaluate every `eval_every` Boss epochs (0: only
-    at the end). The slots, of `slot_bytes` each, lie in the file `memory` with that `inode` (empty: batches travel as
-    frames), and are granted with `generation`. The rest says where to go on from: all 0 at the beginning of a run.
+    at the end). `incarnation` is the Batcher's. The slots, of `slot_bytes` each, lie in the file `memory` with that
+    `inode` (empty: batches travel as frames), and are granted with `generation`, except those `busy` with a batch that
+    the Boss still reads: (slot, seq) of each. The Boss has taken `step` optimizer steps. The rest says where to go on
+    from: all 0 at the beginning of a run.
 
     `seq` is the number of the next batch; `passes` and `cursor` are those of the last batch trained, the `batches`-th
     of the run's training batches; `trained` instances are behind us, `evaluated` when the last evaluation was made.
@@ -203,6 +212,8 @@ class Open(Message):
     inode: Count = 0
     slot_bytes: Count = 0
     generation: Count = 0
+    busy: Annotated[tuple[tuple[Count, Count], ...], Field(max_length=4096)] = ()
+    step: Count = 0
     seq: Count = 0
     passes: Count = 0
     cursor: Count = 0
@@ -215,7 +226,7 @@ class Open(Message):
 class Credit(Message):
     """Boss -> Batcher: slot `slot` is free again, batch `seq` was trained. `incarnation` is the Batcher's.
 
-    The slot is granted anew, with `generation`.
+    The slot is granted anew, with `generation`. The Boss has taken `step` optimizer steps.
     """
 
     tag: ClassVar[str] = "credit"
@@ -223,6 +234,7 @@ class Credit(Message):
     seq: Count
     incarnation: Count
     generation: Count = 0
+    step: Count = 0
 
 
 class Unmapped(Message):
@@ -298,7 +310,7 @@ class Filled(Message):
 
 
 class End(Message):
-    """Batcher -> Boss: the budget is used up, nothing follows."""
+    """Batcher -> Boss: the budget is used up, nothing follows. Boss -> Assistant: I end, no report follows."""
 
     tag: ClassVar[str] = "end"
     seq: Count
@@ -352,12 +364,13 @@ class Mark(Message):
 
 
 class Weights(Message):
-    """Assistant -> Batcher: snapshot `version`, which has seen the losses of Boss step `step`.
+    """Assistant -> Batcher: snapshot `version`, which has seen the losses of Boss step `step`. Batcher -> Assistant, to
+    one that was started anew: what the one before it had said.
 
     `arrays` are the scorer's. `untrained_loss` is the mean loss of the first report, `selecting` the gate's word:
     whether selecting gains anything. `delta` is the part of the ledger that changed since the delta before
     (`delta_number` counts them, gapless): "ids", "last_loss", "loss_before", "times_trained", "last_step", equally
-    long. A `full` one holds every record that there is and starts the count anew.
+    long. A `full` one holds every record that there is and starts the count anew. `incarnation` is the sender's.
     """
 
     tag: ClassVar[str] = "weights"
@@ -374,8 +387,15 @@ class Weights(Message):
     delta: dict[str, AnyArray]
 
 
+class Want(Message):
+    """Batcher -> Assistant: send a full snapshot: I am new, or one has not arrived. `incarnation` is the Batcher's."""
+
+    tag: ClassVar[str] = "want"
+    incarnation: Count
+
+
 TAGS: dict[str, type[Message]] = {
     cls.tag: cls
     for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Release, Beat, Record, Done, Failed,
-                Open, Credit, Unmapped, Batch, Filled, End, Features, Losses, Mark, Weights, Part)
+                Open, Credit, Unmapped, Batch, Filled, End, Features, Losses, Mark, Weights, Want, Part)
 }  # fmt: skip

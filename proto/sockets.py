@@ -9,19 +9,21 @@ import shutil
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import zmq
 
 from proto.channels import CHANNELS, Party
-from proto.codec import Codec
+from proto.codec import MAX_FRAMES, Codec
 from proto.errors import ConfigError, Refused
 from proto.messages import Message
 
 log = logging.getLogger(__name__)
 
 IPC_PATH_LIMIT = 107
+AT_ONCE = 256
+"""Messages taken from a socket in one go: whoever sends without end must not keep a loop from its other work."""
 ALIVE = "alive"
 """Name of the FIFO in the socket directory that reads EOF once the supervisor is dead."""
 
@@ -116,9 +118,10 @@ class Port:
 
         A frame that does not validate is counted in `refused`, logged once per kind, and dropped.
         """
-        # Asked before, not tried: an exception for "nothing there" costs more than reading a message.
-        while self.socket.poll(0):
-            frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        for _ in range(AT_ONCE):
+            if not self.socket.poll(0):  # asked before, not tried: an exception costs more than reading a message
+                return
+            frames = self._frames()
             sender = frames.pop(0).bytes.decode("utf-8", "replace") if self.routed else ""
             try:
                 message = self.codec.decode([frame.buffer for frame in frames])
@@ -126,6 +129,16 @@ class Port:
                 self.refuse(refusal)
                 continue
             yield sender, message
+
+    def _frames(self) -> list[zmq.Frame]:
+        """The frames of the next message, of those over what a message can have one only."""
+        frames = [self.socket.recv(zmq.NOBLOCK, copy=False)]
+        while frames[-1].more:
+            frame = self.socket.recv(zmq.NOBLOCK, copy=False)
+            if len(frames) > MAX_FRAMES + 1:
+                frames.pop()  # a message of a million frames must not take the memory of a million
+            frames.append(frame)
+        return frames
 
     def refuse(self, refusal: Refused) -> None:
         """Counts what was refused; the first of its kind is logged."""
@@ -136,3 +149,8 @@ class Port:
 
     def close(self) -> None:
         self.socket.close()
+
+
+def refusals(ports: Iterable[Port]) -> dict[str, int]:
+    """How many frames `ports` have refused, by "channel_kind"."""
+    return {f"{port.channel}_{kind}": n for port in ports for kind, n in port.refused.items()}

@@ -4,17 +4,26 @@ The Batcher collates straight into the arrays that `lend` returns, then sends th
 arrays it may read until it releases the batch. Everything else about batches is the same for every carrier.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
 
+from proto.errors import Refused
 from proto.messages import Batch, Credit, Message, Open
 from proto.slots import Layout
 from proto.sockets import Port
 from proto.types import Array
 
-__all__ = ["Carrier", "FrameCarrier", "Layout", "Outbound"]
+__all__ = ["Carrier", "Expected", "FrameCarrier", "Layout", "Outbound", "anything"]
+
+Expected = Callable[[int, int], bool]
+"""(incarnation, sequence number) -> whether that batch is the next one."""
+
+
+def anything(incarnation: int, seq: int) -> bool:
+    """Expects whatever comes."""
+    return True
 
 
 class Outbound(Protocol):
@@ -39,11 +48,11 @@ class Carrier(Protocol):
     def open(self, message: Open) -> None:
         """Sends `message`, which has the Batcher begin."""
 
-    def receive(self) -> Iterator[Message]:
-        """The batches, and other messages of the channel, that have arrived."""
+    def receive(self, expected: Expected = anything) -> Iterator[Message]:
+        """The batches, and other messages of the channel, that have arrived. One that is not `expected` is refused."""
 
-    def release(self, batch: Batch) -> None:
-        """The arrays of `batch` are not read any more: another batch may come in its place."""
+    def release(self, batch: Batch, step: int = 0) -> None:
+        """The arrays of `batch` are not read any more: another batch may come in its place. The Boss is at `step`."""
 
 
 class FrameCarrier:
@@ -61,12 +70,15 @@ class FrameCarrier:
         # Lent arrays are new for each batch and never written again, so ZeroMQ may send from them without a copy.
         return self.port.send(batch, to, copy=False)
 
-    def receive(self) -> Iterator[Message]:
+    def receive(self, expected: Expected = anything) -> Iterator[Message]:
         for _, message in self.port.receive():
+            if isinstance(message, Batch) and not expected(message.incarnation, message.seq):
+                self.port.refuse(Refused("stale", f"batch {message.seq} of incarnation {message.incarnation}"))
+                continue
             yield message
 
     def open(self, message: Open) -> None:
         self.port.send(message)
 
-    def release(self, batch: Batch) -> None:
-        self.port.send(Credit(slot=batch.slot, seq=batch.seq, incarnation=batch.incarnation))
+    def release(self, batch: Batch, step: int = 0) -> None:
+        self.port.send(Credit(slot=batch.slot, seq=batch.seq, incarnation=batch.incarnation, step=step))

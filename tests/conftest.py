@@ -23,6 +23,10 @@ GRACE_S = 2.0
 T = TypeVar("T")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--frames", type=int, default=2000, help="hostile frames to send (default: %(default)s)")
+
+
 # -- nothing is left behind
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from autoassist import launch as launching
+from autoassist import rundir
 from autoassist import summary as summaries
 from autoassist.compare.arms import BASELINE, PLAIN, Arm
 from autoassist.compare.plan import Plan
@@ -43,7 +43,7 @@ class Launch:
     form: str
 
     def __call__(self, settings: Settings, console: Console) -> int:
-        settings, run_dir = launching.make_run_dir(settings)
+        settings, run_dir = rundir.make(settings)
         log = run_dir / "plain.log"
         words = ["--run-dir", str(run_dir), "--form", self.form, "--parent", str(os.getpid())]
         with caught() as signals, log.open("w") as file:

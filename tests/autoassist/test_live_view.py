@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from autoassist.live import View, describe, evaluation_line, gate_line
-from autoassist.machine import WorkerState
+from autoassist.state import WorkerState
 from proto.messages import ROLES
 
 

@@ -10,6 +10,7 @@ from autoassist import launch as module
 from autoassist.config import load
 from autoassist.launch import launch
 from autoassist.machine import Machine
+from proto.config import RunConfig
 from proto.errors import ConfigError
 
 
@@ -26,9 +27,10 @@ def ending(monkeypatch):
         class Supervisor:
             def __init__(self, settings, run_dir, *_):
                 (run_dir / "logs").mkdir()
+                self.refused = {}
 
             def run(self):
-                machine = Machine("digest", [], 0.0)
+                machine = Machine("digest", RunConfig(), 0.0)
                 machine.exit_code, machine.reason = code, reason
                 return machine
 
@@ -90,6 +92,11 @@ def test_a_run_that_exists_is_left_alone(settings, console, tmp_path):
     with pytest.raises(ConfigError, match=r"run\.name = 'r': .*exists already"):
         launch(settings("run.name=r"), console)
     assert [path.name for path in (tmp_path / "runs" / "r").iterdir()] == ["precious"]
+
+
+def test_a_read_only_place_for_run_directories_is_a_configuration_error(settings, console):
+    with pytest.raises(ConfigError, match=r"run\.dir = '/proc/runs': cannot make /proc/runs/r"):
+        launch(settings("run.name=r", "run.dir=/proc/runs"), console)
 
 
 def test_a_run_directory_that_cannot_be_made_is_a_configuration_error(settings, console, tmp_path):

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from autoassist.summary import show, summarise, write
 
-RUN = {"name": "n", "policy": "autoassist", "exit_code": 0, "startup_s": 3.0, "without_last_words": []}
+RUN = {"name": "n", "policy": "autoassist", "exit_code": 0, "startup_s": 3.0, "without_last_words": [], "restarts": []}
 CPU = {"boss": 1.5}
 WORKERS = {
     "batcher": {"features_dropped": 3},

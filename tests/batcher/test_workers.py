@@ -21,6 +21,7 @@ from batcher.plugin import load
 from batcher.source import Source
 from batcher.workers import Pool
 from proto.config import RunConfig
+from proto.errors import ConfigError
 from proto.messages import End, Open
 
 SUPPORT = Path(decoded_items.__file__).parent
@@ -205,7 +206,7 @@ def test_instances_that_cannot_be_decoded_are_skipped_and_listed(make_core, work
 @pytest.mark.parametrize("workers", [0, 1])
 def test_more_than_max_bad_end_the_run_with_one_line(make_core, workers):
     core = make_core(workers, bad=[1, 2, 3], max_bad=2)
-    with pytest.raises(RuntimeError) as raised:
+    with pytest.raises(ConfigError) as raised:
         batches(core)
     text = str(raised.value)
     assert "batcher.max_bad = 2: 3 instances" in text

@@ -5,8 +5,6 @@ import signal
 
 import pytest
 
-from proto.messages import ROLES
-
 
 def test_supervisor_killed_in_training_takes_everything_along(start_endless):
     run = start_endless()
@@ -25,20 +23,31 @@ def test_supervisor_killed_in_start_up_takes_everything_along(start_endless):
     assert run.wait(1) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_worker_killed_in_training_ends_the_run_and_is_named(role, start_endless):
+def test_boss_killed_in_training_ends_the_run_which_can_be_gone_on_with(start_endless):
     run = start_endless()
-    run.kill(run.training()[role])
-    assert run.wait(8) == 1
+    run.kill(run.training()["boss"])
+    assert run.wait(8) == 75
     summary = run.summary()
-    assert summary["exit_reason"] == f"{role} was killed by SIGKILL"
+    assert summary["exit_reason"] == "boss was killed by SIGKILL"
     assert summary["exit_reason"] in run.stdout
+    assert "to go on: autoassist launch --resume" in run.stdout
     assert "Traceback" not in run.stdout + run.stderr
     assert run.left() == []
     assert summary["boss_instances"] > 0
     assert summary["test_accuracy"] is not None
-    assert summary["reports_unread"] is None if role == "boss" else summary["reports_unread"] >= 0
+    assert summary["reports_unread"] is None
     assert not (run.run_dir / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["batcher", "assistant"])
+def test_without_restarts_a_worker_killed_in_training_ends_the_run_and_is_named(role, start_endless):
+    run = start_endless("run.max_restarts=0", "boss.checkpoint_every=0")
+    run.kill(run.training()[role])
+    assert run.wait(8) == 1
+    assert run.summary()["exit_reason"] == f"{role} was killed by SIGKILL"
+    assert run.summary()["reports_unread"] >= 0
+    assert run.left() == []
 
 
 def test_worker_killed_in_start_up_ends_the_run_and_is_named(start_endless):

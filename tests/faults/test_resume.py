@@ -87,7 +87,7 @@ def broken(start_run, tmp_path):
     def start(dies_at, words=WORDS):
         (tmp_path / "net.py").write_text(CODE)
         run = start_run(*words, DIES_AT=str(dies_at))
-        assert run.wait() == 1, run.stdout
+        assert run.wait() == 75, run.stdout
         assert "to go on: autoassist launch --resume" in run.stdout
         return run
 
@@ -116,11 +116,11 @@ def evaluations(run):
 def test_killed_in_a_pass_later_in_it_and_at_its_end_it_ends_as_if_it_had_never_been(whole, broken):
     run = broken(6)
     assert checkpoints(run)[-1] == "batch-000000000005"
-    assert resume(run, DIES_AT="4").returncode == 1
+    assert resume(run, DIES_AT="4").returncode == 75
     assert checkpoints(run)[-1] == "batch-000000000008"
-    assert resume(run, DIES_AT="3").returncode == 1
+    assert resume(run, DIES_AT="3").returncode == 75
     assert checkpoints(run)[-1] == "batch-000000000010", "exactly the end of the first pass"
-    assert resume(run, DIES_AT="9").returncode == 1
+    assert resume(run, DIES_AT="9").returncode == 75
     assert resume(run).returncode == 0
     assert weights(run) == weights(whole)
     assert {key: run.summary()[key] for key in COUNTED} == {key: whole.summary()[key] for key in COUNTED}

@@ -307,15 +307,58 @@ def test_a_slot_cannot_be_filled_twice_on_one_grant(make_ends):
     assert receiver.port.refused == {"stale": 1}
 
 
-def test_what_was_filled_before_the_stream_was_opened_again_is_stale(make_ends):
+def test_what_was_filled_before_the_stream_was_opened_again_is_stale(make_ends, ports):
     sender, receiver = make_ends()
     fill(sender, 0, 0)
-    receiver.open(Open(incarnation=0, rank=0, slots=2, eval_every=0.0))
+    receiver.open(Open(incarnation=1, rank=0, slots=2, eval_every=0.0))
     nothing_arrives(receiver)
     assert receiver.port.refused == {"stale": 1}
-    settle(sender, receiver)
-    fill(sender, 0, 0)
+    anew = SlotSender(ports[0], incarnation=1)
+    settle(anew, receiver)
+    fill(anew, 0, 0, incarnation=1)
     assert len(taken(receiver)) == 1
+    anew.close()
+
+
+def test_a_batcher_started_anew_gets_the_slots_that_are_free_and_the_others_once_they_are(make_ends, ports):
+    sender, receiver = make_ends(slots=3)
+    crc = fill(sender, 1, 0)
+    (held,) = taken(receiver)  # the Boss still reads it when the Batcher dies
+    fill(sender, 2, 1)
+    receiver.open(Open(incarnation=1, rank=0, slots=3, eval_every=0.0))
+    anew = SlotSender(ports[0], incarnation=1)
+    opened = settle(anew, receiver)
+    assert opened.busy == ((1, 0),)
+    fill(anew, 0, 1, incarnation=1)
+    assert checksum(held) == crc
+    receiver.release(held, step=7)
+    (credit,) = credits(anew)
+    assert (credit.slot, credit.incarnation, credit.step) == (1, 1, 7)
+    fill(anew, 1, 2, incarnation=1)
+    mine = lambda incarnation, seq: incarnation == 1  # noqa: E731
+    found = []
+    while len(found) < 2:
+        receiver.port.socket.poll(100)
+        found += receiver.receive(mine)
+    assert [batch.seq for batch in found] == [1, 2]
+    assert receiver.port.refused == {"stale": 1}, "what the one before had filled"
+    anew.close()
+
+
+def test_what_was_meant_for_another_incarnation_or_place_is_refused(make_ends, ports):
+    _, receiver = make_ends(opens=False)
+    anew = SlotSender(ports[0], incarnation=1, can_open=lambda message: message.cursor < 10)
+    fields = {"rank": 0, "slots": 2, "eval_every": 0.0}
+    receiver.open(Open(incarnation=0, **fields))
+    receiver.port.send(Credit(slot=0, seq=0, incarnation=0))
+    receiver.open(Open(incarnation=1, cursor=10, **fields))
+    receiver.open(Open(incarnation=1, cursor=9, **fields))
+    receiver.open(Open(incarnation=1, cursor=8, **fields))
+    assert settle(anew, receiver).cursor == 9
+    anew.port.socket.poll(100)
+    assert list(anew.receive()) == []
+    assert anew.port.refused == {"stale": 3, "place": 1}
+    anew.close()
 
 
 @pytest.mark.parametrize("wrong", [{"seq": 1}, {"incarnation": 1}, {"slot": 1}])

@@ -1,5 +1,7 @@
+import contextlib
 import logging
 import os
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -105,6 +107,35 @@ def test_bad_frames_are_counted_by_kind_logged_once_and_do_not_hide_good_ones(
     [(_, message)] = await_messages(receiver)
     assert isinstance(message, Losses)
     assert message.batch_id == 7
+
+
+def test_a_claim_of_a_gigabyte_costs_no_memory_and_only_the_one_who_made_it_its_connection(
+    port: Connect, tmp: Path
+) -> None:
+    supervisor, boss = port("control", "supervisor"), port("control", "boss")
+    before = int(Path("/proc/self/statm").read_text().split()[1])
+    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+    ready = b"\x05READY\x0bSocket-Type" + (6).to_bytes(4, "big") + b"DEALER"
+    for claim in (1 << 30, (1 << 63) - 1):
+        with socket.socket(socket.AF_UNIX) as raw:
+            raw.connect(str(tmp / "control"))
+            raw.sendall(greeting + bytes([4, len(ready)]) + ready)
+            raw.sendall(b"\x02" + claim.to_bytes(8, "big") + b"x" * 1000)
+            raw.settimeout(5)
+            with contextlib.suppress(ConnectionError):
+                while raw.recv(4096):  # until the other side hangs up
+                    pass
+    assert int(Path("/proc/self/statm").read_text().split()[1]) - before < 5000, "pages"
+    assert boss.send(Ready())
+    assert await_messages(supervisor) == [("boss", Ready())]
+
+
+def test_frames_beyond_what_a_message_can_have_are_not_kept(port: Connect) -> None:
+    supervisor, boss = port("control", "supervisor"), port("control", "boss")
+    boss.socket.send_multipart([b"x"] * 20_000)
+    await_refusals(supervisor, 1)
+    assert boss.send(Ready())
+    assert await_messages(supervisor) == [("boss", Ready())]
 
 
 def test_a_routed_channel_survives_an_empty_message(port: Connect) -> None:

@@ -1,0 +1,66 @@
+"""Run directories: making one, and keeping a second run out of it."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from autoassist.config import Settings, to_toml
+from proto.config import RunInfo
+from proto.errors import ConfigError
+
+
+def make(settings: Settings) -> tuple[Settings, Path]:
+    """A new run directory with the resolved configuration in it, and the settings with their name filled in.
+
+    Raises ConfigError when it cannot be made.
+    """
+    plain = settings.data.name.rpartition(":")[2] or settings.data.name
+    name = settings.run.name or f"{plain}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3]
+    run_dir = Path(settings.run.dir) / name
+    settings = settings.model_copy(update={"run": settings.run.model_copy(update={"name": name})})
+    try:
+        run_dir.mkdir(parents=True)
+        (run_dir / "config.toml").write_text(to_toml(settings))
+    except FileExistsError:
+        pid = holder(run_dir)
+        busy = f"{run_dir} is used by a run that is under way (pid {pid})" if pid else f"{run_dir} exists already"
+        raise ConfigError("run.name", name, f"{busy}; choose another name or remove it") from None
+    except OSError as error:
+        raise ConfigError("run.dir", settings.run.dir, f"cannot make {run_dir}: {error.strerror}") from None
+    return settings, run_dir
+
+
+@contextmanager
+def locked(run_dir: Path) -> Iterator[None]:
+    """Keeps a second run out of `run_dir`; raises ConfigError when there is a first."""
+    descriptor = os.open(run_dir, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = RunInfo.load(run_dir).supervisor_pid
+            raise ConfigError("--resume", str(run_dir), f"this run is under way (pid {pid}); stop it first") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def holder(run_dir: Path) -> int:
+    """Pid of the supervisor that uses `run_dir` now; 0 when none does."""
+    try:
+        descriptor = os.open(run_dir, os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        try:
+            return RunInfo.load(run_dir).supervisor_pid
+        except ConfigError:
+            return 0  # it is just beginning
+    finally:
+        os.close(descriptor)
+    return 0

@@ -1,0 +1,113 @@
+"""A long run in which a worker is killed every minute: what it trained, what was lost, and whether memory grows.
+
+python -m benchmarks.soak --minutes 30 [--every 60] [section.key=value ...]
+"""
+
+import argparse
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.report import finish
+from proto.messages import ROLES
+
+SETTLED_MINUTE = 3.0
+WORDS = ("run.name=soak", "run.budget=1000000", "run.max_restarts=1000000", "boss.model=mlp", "boss.threads=1",
+         "boss.eval_every=100", "boss.checkpoint_every=100")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--every", type=float, default=60.0, help="seconds from kill to kill")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("words", nargs="*", help="section.key=value")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    try:
+        figures = soak(folder, options.minutes * 60, options.every, random.Random(options.seed), options.words)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for key, value in figures.items():
+        print(f"{key:>28}  {value}")
+    finish(**figures, seeds=[options.seed])
+
+
+def soak(folder: Path, seconds: float, every: float, chance: random.Random, words: list[str]) -> dict[str, object]:
+    """Runs for `seconds`; the figures."""
+    command = [sys.executable, "-m", "autoassist", "launch", *WORDS, f"run.dir={folder}", *words]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    log = folder / "soak" / "metrics.jsonl"
+    began, killed, settled, newest = time.monotonic(), 0, {}, {}
+    try:
+        while time.monotonic() - began < seconds and process.poll() is None:
+            time.sleep(1.0)
+            elapsed = time.monotonic() - began
+            pids = workers(log)
+            newest = {role: megabytes(pid) for role, pid in pids.items() if megabytes(pid)} | {
+                "supervisor": megabytes(process.pid)
+            }
+            if elapsed >= min(SETTLED_MINUTE * 60, seconds / 2) and not settled and len(newest) == 4:
+                settled = newest
+            # Not in the last half minute, so that what is measured at the end is a whole run.
+            if elapsed >= (killed + 1) * every and elapsed < seconds - 30:
+                killed += 1
+                role = chance.choice(("batcher", "assistant"))
+                subprocess.run(["kill", "-9", str(pids[role])], check=False)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(60)
+    summary = json.loads((folder / "soak" / "summary.json").read_text())
+    growth = {f"growth_{role}": round(newest[role] / settled[role] - 1, 4) for role in settled if role in newest}
+    return {
+        "exit_code": code,
+        "minutes": round((time.monotonic() - began) / 60, 1),
+        "kills": killed,
+        "restarts": len(summary["restarts"]),
+        "boss_instances": summary["boss_instances"],
+        "reports_sent": summary["reports_sent"],
+        "reports_folded": summary["reports_folded"],
+        "reports_dropped": summary["reports_dropped"],
+        "reports_lost": summary["reports_unread"],
+        "frames_refused": summary["frames_refused"],
+        **{f"end_mb_{role}": round(mb, 1) for role, mb in newest.items()},
+        **growth,
+    }
+
+
+def workers(log: Path) -> dict[str, int]:
+    """Role -> pid, from the newest heartbeats."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(file.seek(0, 2) - 65_536, 0))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return {}
+    found = {}
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if record.get("event") == "beat" and record["role"] in ROLES:
+            found[record["role"]] = int(record["pid"])
+    return found
+
+
+def megabytes(pid: int) -> float:
+    """Memory that process `pid` has for itself; 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+
+if __name__ == "__main__":
+    main()
