@@ -20,7 +20,8 @@ HARD = X[:, 0] + 0.2 * (Y == 2) > 0.3
 
 
 def learner(ordered: bool = False) -> Learner:
-    return Learner(spec(train_size=SIZE, feature_dim=DIM, assistant="loss"), AssistantConfig(), ordered=ordered)
+    described = spec(train_size=SIZE, feature_dim=DIM, max_batch=SIZE, assistant="loss")
+    return Learner(described, AssistantConfig(), ordered=ordered)
 
 
 def batch(seq: int, values: Any, ids: Any) -> tuple[Features, Any]:
@@ -129,3 +130,16 @@ def test_a_policy_without_a_model_has_the_ledger_all_the_same() -> None:
     weights = plain.snapshot()
     assert (weights.version, weights.arrays, weights.mean_loss) == (1, {}, 1.5)
     assert weights.delta["ids"].tolist() == [3, 4]
+
+
+def test_one_that_is_started_anew_goes_on_with_what_the_batcher_heard() -> None:
+    taught = learner()
+    teach(taught, range(60))
+    taught.tell_all()
+    told, another = taught.snapshot(), learner()
+    assert another.adopt(told)
+    ids = np.arange(SIZE)
+    np.testing.assert_array_equal(forecast(another, ids, known=True), forecast(taught, ids, known=True))
+    assert (another.mean_loss, another.version) == (pytest.approx(taught.mean_loss), taught.version)
+    assert (another.untrained_loss, another.gate.open) == (taught.untrained_loss, taught.gate.open)
+    assert not learner().adopt(told.model_copy(update={"arrays": {"w": np.zeros(1, np.float32)}}))

@@ -25,7 +25,7 @@ def ending(monkeypatch):
 
     def ending(code, reason):
         class Supervisor:
-            def __init__(self, settings, run_dir, *_):
+            def __init__(self, settings, run_dir, *_, **__):
                 (run_dir / "logs").mkdir()
                 self.refused = {}
 
