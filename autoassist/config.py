@@ -1,7 +1,7 @@
 """The whole configuration: a TOML file, `key=value` overrides, and the checks that need no worker."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,11 @@ def load(path: Path | None, overrides: Sequence[str]) -> Settings:
     tables = {} if path is None else read_toml(path)[0]
     for override in overrides:
         _override(tables, override)
+    return checked(tables)
+
+
+def checked(tables: Mapping[str, Any]) -> Settings:
+    """The settings that `tables` of values give; raises ConfigError as `load`."""
     for name, values in tables.items():
         if name not in SECTIONS:
             raise ConfigError(name, values, f"unknown section; {nearest(name, SECTIONS)}")

@@ -1,0 +1,333 @@
+"""`autoassist.Loader`: batches for anybody's own training loop, chosen by the Assistant."""
+
+import math
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from autoassist.batch import Batch, Ticket
+from autoassist.config import Settings, checked
+from autoassist.handover import hand_over
+from autoassist.service import Service
+from batcher.handed import NAME
+from proto.errors import ConfigError
+from proto.messages import Batch as Message
+from proto.messages import DataSpec
+from proto.types import Array
+
+UNREPORTED = 32
+"""Batches in a row without a report of which something is said."""
+STATE_VERSION = 1
+
+
+class Loader:
+    """Takes the place of a torch DataLoader in a training loop.
+
+    It is one stream of batches, `budget` Boss epochs long, and ends then. `iter` goes on where the stream stands, be it
+    for the first time, after a `break` or after an exception; it never starts over. Batcher and Assistant are processes
+    of their own; they start when the first batch, or a number of batches, is asked for. They end with the stream, with
+    `close`, when the loader is collected, and with this process, whatever ended that.
+
+    To be used by one thread at a time.
+    """
+
+    def __init__(
+        self,
+        train_set: Any = None,
+        *,
+        batch_size: int,
+        budget: float,
+        policy: str = "autoassist",
+        gamma: float = 0.1,
+        workers: int = 0,
+        seed: int = 0,
+        classes: int = 0,
+        factory: Callable[[], Any] | str | None = None,
+        deterministic: bool = False,
+        pin_memory: bool | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`train_set` is a map-style data set; it is copied as it is now, and travels to the Batcher with cloudpickle.
+        Where it cannot, `factory` is a callable, or "module:callable", that makes it there.
+
+        `batch_size`: instances in a batch. `budget`: Boss epochs, that is how many times as many instances as the data
+        set has are trained. `policy` and `gamma`: which candidates are kept, as in `autoassist policies`. `workers`:
+        processes that decode instances; arrays in memory need none. `seed`: of order, coins and augmentation.
+        `classes`: number of classes; without it (0) labels are counted, which reads every instance of a data set that
+        has no `targets`. `deterministic`: each batch is chosen with exactly the reports of all but the last `run.lag`
+        batches; each must be reported. `pin_memory`: hand out batches in pinned memory (None: where there is CUDA).
+        `run_dir`: a new folder for logs and metrics (None: a temporary one). `config`: any other "section.key" of
+        `autoassist config`.
+
+        Raises ConfigError, a ValueError, for what cannot be.
+        """
+        tables: dict[str, dict[str, Any]] = {
+            "run": {"budget": float(budget), "seed": seed, "deterministic": deterministic, "by_hand": ["boss"]},
+            "data": {"name": NAME},
+            "batcher": {"batch_size": batch_size, "workers": workers},
+            "policy": {"name": policy, "gamma": float(gamma)},
+        }
+        for key, value in (config or {}).items():
+            section, dot, name = key.partition(".")
+            if not dot or name in tables.get(section, {}):
+                raise ConfigError(f"config[{key!r}]", value, "is no section.key, or one that Loader has an argument for")
+            tables.setdefault(section, {})[name] = value
+        checked(tables)
+        self._run_dir = None if run_dir is None else Path(run_dir).absolute()
+        if self._run_dir is not None and self._run_dir.exists() and any(self._run_dir.iterdir()):
+            raise ConfigError("run_dir", str(run_dir), "is not empty; name a new folder")
+        self._held = _Held(hand_over(train_set, factory, classes))
+        tables["data"]["args"] = {"descriptor": self._held.descriptor}
+        self._settings: Settings = checked(tables)
+        self._pin = torch.cuda.is_available() if pin_memory is None else pin_memory
+        self._end = weakref.finalize(self, self._held.close)
+        self._state: dict[str, Any] | None = None
+        """What the service is to go on from, once it starts."""
+        self._spec: DataSpec | None = None
+        self._closed = self._complete = False
+        self._without_report = 0
+        self._said = False
+
+    # -- the loop
+
+    def __iter__(self) -> Iterator[Batch]:
+        while (batch := self._next()) is not None:
+            yield batch
+
+    def epochs(self) -> Iterator["Epoch"]:
+        """The Boss epochs that are left, to be iterated over one after the other.
+
+        Epoch k ends with the batch that completes (k + 1) x N trained instances, N the size of the data set. Leaving
+        one early leaves its rest to the next.
+        """
+        while not self._complete:
+            trained, size = self._trained, self.spec.train_size
+            number = trained // size
+            last = min((number + 1) * size, self.spec.train_total)
+            yield Epoch(self, number, last)
+            if self._trained >= self.spec.train_total:
+                self._next()  # nothing comes any more, and all ends
+            elif self._trained == trained:
+                return  # nobody took a batch of it
+
+    def report(self, batch: Batch, losses: Tensor) -> Tensor:
+        """Tells the Assistant the loss of each instance of `batch`, and returns their mean by `batch.weights`.
+
+        `losses`: float [B], on any device, as a criterion with reduction="none" gives. Call `backward` on what is
+        returned, divided by the number of batches that make one optimizer step, if that is more than one. Never waits.
+        A batch that is reported again is not counted again. Raises ValueError when the shape is another, TypeError when
+        it is no tensor.
+        """
+        _check(batch, losses)
+        ticket = batch.ticket
+        service = self._held.service
+        if not ticket.reported and service is not None and service.running:
+            ticket.reported = True
+            self._without_report = 0
+            service.outlet.report(ticket.message, service.account.batches, losses)
+        return _mean(losses, batch.weights if ticket.weighted else None) * ticket.share
+
+    def _next(self) -> Batch | None:
+        if self._complete:
+            return None
+        service = self._service()
+        self._look_at_reports()
+        message = service.next()
+        if message is None:
+            self._complete = True
+            return None
+        batch = self._own(message)
+        service.release(message)
+        self._without_report += 1
+        return batch
+
+    def _own(self, message: Message) -> Batch:
+        """`message` as a batch that owns its memory: its slot is free again, whatever the user does with the batch."""
+        tensors = {name: self._copy(array) for name, array in message.arrays.items()}
+        ticket = Ticket(message.model_copy(update={"arrays": {}}), weighted=bool((message.weights != 1).any()))
+        weights = self._copy(message.weights)
+        return Batch((tensors["inputs"], tensors["targets"]), torch.tensor(message.ids), weights, ticket)
+
+    def _copy(self, array: Array) -> Tensor:
+        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
+        tensor = torch.empty(array.shape, dtype=dtype, pin_memory=self._pin)
+        np.copyto(tensor.numpy(), array)
+        return tensor
+
+    def _look_at_reports(self) -> None:
+        run = self._settings.run
+        if run.deterministic and self._without_report >= run.lag:
+            raise RuntimeError(
+                f"{self._without_report} batches were not reported, and deterministic=True waits for reports; call "
+                "loss = loader.report(batch, losses) in the loop"
+            )
+        if self._without_report >= UNREPORTED and not self._said and self._settings.policy.name != "uniform":
+            self._said = True
+            warnings.warn(
+                f"the last {UNREPORTED} batches were not reported: without losses the Assistant cannot tell what matters, "
+                "and selection is uniform; call loss = loader.report(batch, losses) in the loop",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    # -- where it stands
+
+    def __len__(self) -> int:
+        """Batches of the whole budget: those that a loop takes from the beginning."""
+        return self.spec.train_batches
+
+    @property
+    def steps_total(self) -> int:
+        """The same, for schedulers; with accumulation an optimizer takes fewer steps."""
+        return len(self)
+
+    @property
+    def progress(self) -> float:
+        """Share of the budget that was handed out, from 0 to 1."""
+        return self._trained / self.spec.train_total
+
+    @property
+    def spec(self) -> DataSpec:
+        """The data set as the Batcher sees it."""
+        if self._spec is None:
+            self._service()
+            assert self._spec is not None
+        return self._spec
+
+    @property
+    def _trained(self) -> int:
+        if self._held.service is not None:
+            return self._held.service.account.trained
+        return int(self._state["account"]["trained"]) if self._state else 0
+
+    def stats(self) -> dict[str, Any]:
+        """How it goes: what was trained, considered and kept, who waited, and what the Assistant says of itself.
+
+        `trained`, `candidates`, `kept_fraction`, `dropped_per_class`, `waited_s` (for batches) and `reports_made` are as
+        of now; `assistant_...` and `batcher_...` are what these said last, at most some seconds ago.
+        """
+        return {} if self._held.service is None else self._held.service.stats()
+
+    # -- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream stands, and what the Assistant knows: `load_state_dict` of another loader goes on from here.
+
+        Call it between `report` and the next batch. Waits until the Assistant has seen the reports so far. Under a
+        policy that looks at losses, only with `deterministic` are the batches that follow exactly the same. Raises
+        RuntimeError when the loader is closed, or something failed.
+        """
+        run = self._settings.run
+        state: dict[str, Any] = {"version": STATE_VERSION, "seed": run.seed, "train_size": 0, "stream": self._state}
+        service = self._held.service
+        if service is not None and not self._closed:
+            if run.deterministic and self._without_report and not self._complete:
+                raise RuntimeError("a batch was not reported: call state_dict after loader.report(batch, losses)")
+            state["train_size"] = service.spec.train_size
+            state["stream"] = service.state()
+        elif self._closed:
+            raise RuntimeError("the loader is closed; take its state before")
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `state_dict` was called, from the next batch on; batches handed out before count for nothing.
+
+        Raises ValueError when the state is that of another data set or seed.
+        """
+        run = self._settings.run
+        if state.get("version") != STATE_VERSION or "stream" not in state:
+            raise ValueError("this is no state of a Loader, or one of another version")
+        if state["seed"] != run.seed:
+            raise ValueError(f"the state is of seed {state['seed']}, this loader's is {run.seed}")
+        self._held.end()
+        self._state, self._complete, self._without_report = state["stream"], False, 0
+        self._size = state["train_size"]
+
+    # -- start and end
+
+    def _service(self) -> Service:
+        if self._closed:
+            raise RuntimeError("the loader is closed")
+        if self._held.service is None:
+            service = Service(self._settings, self._run_dir, self._state)
+            self._held.service, self._spec = service, service.spec
+        return self._held.service
+
+    def close(self) -> None:
+        """Ends Batcher and Assistant, if they run, and waits for that: about a second. Closing twice does nothing."""
+        self._closed = True
+        self._end()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Epoch:
+    """One Boss epoch of a loader: iterate over it once."""
+
+    def __init__(self, loader: Loader, number: int, last: int) -> None:
+        self._loader, self.number, self._last = loader, number, last
+
+    def __iter__(self) -> Iterator[Batch]:
+        while self._loader._trained < self._last and (batch := self._loader._next()) is not None:
+            yield batch
+
+    def __index__(self) -> int:
+        return self.number
+
+
+class _Held:
+    """What a loader must give back, apart from the loader, so that it can be given back when that is collected."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor, self._owner = descriptor, os.getpid()
+        self.service: Service | None = None
+
+    def end(self) -> None:
+        """Ends the service, if there is one."""
+        if self.service is not None:
+            self.service.close()
+            self.service = None
+
+    def close(self) -> None:
+        if os.getpid() == self._owner:  # a child that was forked has a copy of this, and must leave it alone
+            self.end()
+            os.close(self.descriptor)
+
+
+def _check(batch: Batch, losses: Any) -> None:
+    n = len(batch)
+    if not isinstance(losses, Tensor):
+        raise TypeError(f"report takes the losses as a tensor of shape [{n}], not a {type(losses).__name__}")
+    if losses.shape == (n,):
+        return
+    found = list(losses.shape)
+    if not found:
+        fix = 'a mean is too late: give the criterion reduction="none", as in cross_entropy(logits, targets, reduction="none")'
+    elif found[0] == n:
+        dims = ", ".join(str(k) for k in range(1, len(found)))
+        fix = f"bring it to one number for each: losses.mean(dim=({dims},))"
+    elif math.prod(found) == n:
+        fix = "losses.reshape(-1)"
+    else:
+        fix = "report the whole batch at once, before anything is filtered"
+    raise ValueError(f"report takes one loss for each of the {n} instances, shape [{n}], not {found}: {fix}")
+
+
+def _mean(losses: Tensor, weights: Tensor | None) -> Tensor:
+    losses = losses.float()  # a mean in half precision loses what it is made of
+    if weights is None:
+        return losses.mean()
+    weights = weights.to(losses.device, non_blocking=True)
+    return (losses * weights).sum() / weights.sum()
