@@ -30,8 +30,8 @@ from proto.sockets import make_socket_dir
 
 START_S = 60.0
 """How long the supervising process may take to open its sockets."""
-LAST_REPORTS_S, HOLD_S = 2.0, 8.0
-"""How long the end may wait while no report leaves, and for an Assistant that still reads."""
+LAST_REPORTS_S = 2.0
+"""How long the end may wait while no report leaves."""
 END_S = 20.0
 """How long the supervising process may take to end; it gives its workers less."""
 LAST_OF_LOG, LAST_OF_METRICS = 4000, 65536
@@ -50,6 +50,11 @@ class Guest(Worker):
     def supervised(self) -> bool:
         return self._attendant.poll() is None
 
+    def close(self) -> None:
+        for port in self._ports:
+            port.socket.linger = 0  # nobody is left to read
+        super().close()
+
 
 class Service:
     """One life of Batcher and Assistant, from the first batch asked for to the end of the budget or of the loop."""
@@ -61,7 +66,7 @@ class Service:
         """
         self._owner = os.getpid()
         self._worker: Guest | None = None
-        self.settings, self.outcome = settings, dict[str, Any]()
+        self.settings, self.outcome, self._last = settings, dict[str, Any](), dict[str, Any]()
         self.account, self.state_of_assistant = Account(), dict[str, bytes]()
         self._temporary = run_dir is None
         self.run_dir = run_dir or make_socket_dir()
@@ -206,8 +211,7 @@ class Service:
 
     def stats(self) -> dict[str, Any]:
         """As `Loader.stats`."""
-        assert self._metrics is not None
-        mine = dict(self._metrics())
+        mine = dict(self._metrics() if self._worker is not None else self._last)
         others = self.outcome.get("workers") or _newest_beats(self.run_dir / "metrics.jsonl")
         for role in ("batcher", "assistant"):
             mine |= {f"{role}_{key}": value for key, value in others.get(role, {}).items()}
@@ -223,9 +227,6 @@ class Service:
             if self.outlet.sent > sent:  # the Assistant is slow, not away
                 sent, deadline = self.outlet.sent, time.monotonic() + LAST_REPORTS_S
             time.sleep(0.005)
-        worker.last_words(worker.done())
-        worker.hold_s = HOLD_S
-        worker.hold()
         self.close()
 
     def close(self) -> None:
@@ -235,8 +236,8 @@ class Service:
         worker, self._worker = self._worker, None
         attendant, self._attendant = self._attendant, None
         if worker is not None:
+            self._last = worker.metrics()
             worker.last_words(worker.done())
-            worker.close()
         if attendant is not None:
             if worker is None:
                 attendant.send_signal(signal.SIGTERM)
@@ -245,6 +246,9 @@ class Service:
             except subprocess.TimeoutExpired:
                 attendant.kill()  # the workers notice
                 attendant.wait()
+        if worker is not None:
+            worker.close()  # not before: the Assistant may still read
+        if attendant is not None:
             with contextlib.suppress(OSError, ValueError):
                 self.outcome = json.loads((self.run_dir / OUTCOME).read_text())
         if self._temporary:
