@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from autoassist import ablate as ablating
 from autoassist import launch as launching
@@ -99,6 +100,23 @@ def config(words: Words = None) -> None:
     _or_exit(show)
 
 
+@app.command("check-data")
+def check_data(words: Words = None) -> None:
+    """Load the data set of a configuration, show what it is like, and find what will not work; exit code 2 if any."""
+
+    def check() -> int:
+        from autoassist.check_data import show
+        from batcher.check import check
+
+        settings = load(*_load(words))
+        os.environ["PYTHONSAFEPATH"] = "1"  # of the process it starts: the user's folder must not hide our packages
+        found = check(settings.data, settings.batcher.batch_size, settings.run.seed)
+        show(found, Console())
+        return 2 if found.mistakes else 0
+
+    _or_exit(check)
+
+
 def _worker_command(role: str) -> None:
     @app.command(role, help=f'Start the {role} of a run by hand; launch it with run.by_hand=["{role}"].')
     def start(run_dir: RunDir) -> None:
@@ -111,11 +129,14 @@ def _worker_command(role: str) -> None:
 
 
 def _names_command(name: str, what: str, builtins: Mapping[str, Builtin]) -> None:
-    @app.command(name, help=f"List the built-in {what}.")
+    @app.command(name, help=f"List the {what}, built in and of installed packages.")
     def names() -> None:
         table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column()
+        table.add_column(style="dim")
         for key, builtin in builtins.items():
-            table.add_row(f"[bold]{key}[/]", builtin.summary)
+            table.add_row(Text(key), Text(builtin.summary), Text(builtin.origin))
         Console().print(table)
         print("Your own: package.module:callable or ./file.py:callable")
 

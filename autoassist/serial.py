@@ -17,7 +17,7 @@ from autoassist.live import View, evaluation_line
 from autoassist.metrics import MetricsFile
 from autoassist.supervisor import Resume
 from batcher.core import BatcherCore
-from batcher.plugin import load
+from batcher.plugin import load, no_test
 from boss.account import Account
 from boss.clock import Clocked
 from boss.outlet import LossOutlet
@@ -89,6 +89,8 @@ def run_serial(
         torch.set_num_threads(settings.boss.threads)
     run, config = settings.run, settings.boss
     core = BatcherCore(run, settings.batcher, settings.policy, load(settings.data), settings.data.name, run.lag)
+    if not core.spec.test_size:
+        view.say(no_test(settings.data.name))
     learner = Learner(core.spec, settings.assistant, ordered=True)
     history = History(core.spec.train_size, run.lag)
     trainer, account = Trainer(run, config, core.spec), Account()

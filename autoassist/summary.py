@@ -83,9 +83,12 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
         value = summary[key]
         table.add_row(label, "not measured" if value is None else form.format(value), note)
 
-    row("test accuracy", "test_accuracy", "{:.4f}")
-    row("test macro-F1", "test_macro_f1", "{:.4f}")
-    row("test worst-class accuracy", "test_worst_class_accuracy", "{:.4f}")
+    if summary["test_accuracy"] is None and summary["test_loss"] is not None:  # labels are no class numbers
+        row("test loss", "test_loss", "{:.4g}")
+    else:
+        row("test accuracy", "test_accuracy", "{:.4f}")
+        row("test macro-F1", "test_macro_f1", "{:.4f}")
+        row("test worst-class accuracy", "test_worst_class_accuracy", "{:.4f}")
     table.add_section()
     row(
         "Boss instances trained",

@@ -8,7 +8,7 @@ from batcher.core import BatcherCore
 from batcher.flow import Flow
 from batcher.inlet import Inlet
 from batcher.outlet import Outlet
-from batcher.plugin import load
+from batcher.plugin import load, no_test
 from batcher.source import Source
 from batcher.workers import Pool
 from proto.carriers import SlotSender
@@ -24,7 +24,7 @@ def body(worker: Worker) -> None:
 
     def start_workers(sources: Mapping[Kind, Source], rows: int) -> None:
         if config.workers and any(source.by_item for source in sources.values()):
-            pool = Pool(data, worker.run.seed, sources, rows, config.workers)
+            pool = Pool(data, worker.run.seed, sources, rows, config.workers, config.max_tokens)
             worker.owns(pool)
             worker.cpu_elsewhere = lambda: pool.cpu_s
 
@@ -41,6 +41,8 @@ def body(worker: Worker) -> None:
         "strays": inlet.strays,
     }
     worker.tell(core.spec)
+    if not core.spec.test_size and not worker.incarnation:
+        worker.warn(no_test(data.name))
     worker.tell(Ready())
     worker.expect(Start)
     ended = False

@@ -5,28 +5,52 @@ from typing import Any
 from pydantic import Field
 
 from proto.config import Section
-from proto.resolver import Builtin
+from proto.resolver import Builtin, Registry
 
-DATASETS = {
-    "digits": Builtin(
-        "batcher.datasets.digits:digits", "handwritten digits of scikit-learn, 1,797 grey 8x8 images, no download"
-    ),
-    "mnist": Builtin("batcher.datasets.mnist:mnist", "MNIST, 70,000 grey 28x28 images; data.root holds MNIST/raw"),
-}
+DATASETS = Registry(
+    "autoassist.datasets",
+    {
+        "digits": Builtin(
+            "batcher.datasets.digits:digits", "handwritten digits of scikit-learn, 1,797 grey 8x8 images, no download"
+        ),
+        "mnist": Builtin("batcher.datasets.idx:mnist", "MNIST, 70,000 grey 28x28 images; data.root holds MNIST/raw"),
+        "fashion_mnist": Builtin(
+            "batcher.datasets.idx:fashion_mnist", "Fashion-MNIST, as MNIST; data.root holds FashionMNIST/raw"
+        ),
+        "rotated_mnist": Builtin("batcher.datasets.rotated:rotated_mnist", "MNIST, each image turned by its own angle"),
+        "cifar10": Builtin("batcher.datasets.cifar:cifar10", "CIFAR-10, 60,000 colour 32x32 images"),
+        "cifar100": Builtin("batcher.datasets.cifar:cifar100", "CIFAR-100, the same in 100 classes"),
+        "imagenet": Builtin("batcher.datasets.images:imagenet", "ImageNet; data.root holds train/ and val/"),
+        "images": Builtin("batcher.datasets.images:images", "a folder of images: data.root/train/CLASS/NAME.jpg"),
+        "numpy": Builtin("batcher.datasets.numpy_files:numpy_files", "x_train, y_train, ... in .npy or .npz files"),
+        "libsvm": Builtin("batcher.datasets.libsvm:libsvm", "LIBSVM files, sparse in memory"),
+        "csv": Builtin("batcher.datasets.table:table", "CSV tables: a header line, one instance a line"),
+        "text": Builtin("batcher.datasets.text:text", "one label and one text a line"),
+        "trec": Builtin("batcher.datasets.text:trec", "TREC questions: COARSE:fine and one question a line"),
+        "huggingface": Builtin(
+            "batcher.datasets.huggingface:huggingface", "a data set that Hugging Face datasets has saved to disk"
+        ),
+    },
+)
+"""Names of data sets; further ones are registered by installed packages, in the entry-point group of that name."""
 
-POLICIES = {
-    "uniform": Builtin("batcher.policies:Uniform", "keeps every candidate: plain training"),
-    "autoassist": Builtin(
-        "batcher.policies:AutoAssist", "the AutoAssist paper's: keeps what the Assistant expects to have a high loss"
-    ),
-}
+POLICIES = Registry(
+    "autoassist.policies",
+    {
+        "uniform": Builtin("batcher.policies:Uniform", "keeps every candidate: plain training"),
+        "autoassist": Builtin(
+            "batcher.policies:AutoAssist",
+            "the AutoAssist paper's: keeps what the Assistant expects to have a high loss",
+        ),
+    },
+)
 
 
 class DataConfig(Section):
     """The data set."""
 
     name: str = "digits"
-    """Built-in name (see `autoassist datasets`), `package.module:callable` or `./file.py:callable`."""
+    """Known name (see `autoassist datasets`), `package.module:callable` or `./file.py:callable`."""
     root: str = ""
     """Folder of the data set, for those that read files."""
     download: bool = False
@@ -42,6 +66,9 @@ class BatcherConfig(Section):
 
     batch_size: int = Field(default=32, ge=1, le=1_000_000)
     """Kept instances in a batch."""
+    max_tokens: int = Field(default=0, ge=0, le=2**40)
+    """Positions in a batch at most, padding included, in place of `batch_size`; for instances that differ in length,
+    which are then put together by length. At least three times the longest instance; 0: off."""
     workers: int = Field(default=0, ge=0, le=256)
     """Processes that decode and transform instances; 0: the Batcher does it. Each loads the data set itself. Data in
     arrays (a split with `fill`) needs none."""

@@ -4,15 +4,17 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from batcher.config import POLICIES, BatcherConfig, PolicyConfig
+from batcher.cut import expected, make_cuts
 from batcher.features import FeatureStore
-from batcher.generator import Generator, Plan, Position, batch_sizes
+from batcher.generator import Generator, Plan, Position
 from batcher.plugin import Data, Split
 from batcher.selector import Selector
-from batcher.source import Finish, Source
+from batcher.source import Finish, Source, sources_of
 from proto.config import RunConfig
 from proto.errors import ConfigError
 from proto.messages import Batch, DataSpec, End, Features, Kind, Open, Value, Weights
@@ -61,20 +63,15 @@ class BatcherCore:
         self._early: deque[Weights] = deque()
         self._received = self._resumed_after = 0
         splits: dict[Kind, Split | None] = {"train": data.train, "validation": data.validation, "test": data.test}
-        self.sources: dict[Kind, Source] = {
-            kind: Source(split, name, run.seed) for kind, split in splits.items() if split is not None
-        }
+        self.sources = sources_of({kind: split for kind, split in splits.items() if split is not None}, name, run.seed)
         self.train = self.sources["train"]
         size = self.train.size
-        if config.batch_size > size:
-            raise ConfigError(
-                "batcher.batch_size",
-                config.batch_size,
-                f"over the data set's size; {name} has {size} training instances",
-            )
         self.total = max(1, round(run.budget * size))
-        batches, largest = batch_sizes(self.total, config.batch_size)
+        self._cuts = make_cuts(self.sources, config)
+        batches, largest = expected(self._cuts["train"], self.total, size)
         classes = self._check_splits(len(data.class_names))
+        for source in self.sources.values():
+            source.labels_below, source.vocabulary = classes, data.vocabulary
         channels = self.train.shape[0] if self.train.shape else 1
         if {len(data.mean), len(data.std)} not in ({0}, {1}, {channels}):
             found = f"{len(data.mean)} means and {len(data.std)} deviations"
@@ -97,6 +94,15 @@ class BatcherCore:
             train_total=self.total,
             train_batches=batches,
             max_batch=largest,
+            max_tokens=config.max_tokens,
+            target_shape=self.train.one["targets"][0],
+            target_dtype=self.train.one["targets"][1].name,
+            beside={
+                key: (dtype.name, shape)
+                for key, (shape, dtype) in self.train.one.items()
+                if key not in ("inputs", "targets")
+            },
+            vocabulary=data.vocabulary,
         )
         self.skipped: list[int] = []
         """Ids of instances that cannot be used."""
@@ -111,11 +117,11 @@ class BatcherCore:
         """The number of classes over all splits; raises ConfigError when the splits do not go together."""
         train = self.train
         for kind, source in self.sources.items():
-            if (source.shape, source.dtype) != (train.shape, train.dtype):
-                shapes = (
-                    f"{list(source.shape)} {source.dtype}, those of its train split {list(train.shape)} {train.dtype}"
-                )
-                raise ConfigError("data.name", source.name, f"inputs of its {kind} split have shape {shapes}")
+            for array, what in (("inputs", "inputs"), ("targets", "labels")):
+                here, there = source.like(array), train.like(array)
+                if here != there:
+                    shapes = f"{list(here[0])} {here[1]}, those of its train split {list(there[0])} {there[1]}"
+                    raise ConfigError("data.name", source.name, f"{what} of its {kind} split have shape {shapes}")
         return max(source.classes(named) for source in self.sources.values())
 
     @property
@@ -129,7 +135,7 @@ class BatcherCore:
         self._generator = Generator(
             size=size,
             splits={kind: self.sources[kind].size for kind in EVALUATED if kind in self.sources},
-            batch_size=self.config.batch_size,
+            cuts=self._cuts,
             total=self.total,
             eval_every=max(1, round(message.eval_every * size)) if message.eval_every else 0,
             seed=self.run.seed,
@@ -198,7 +204,7 @@ class BatcherCore:
             return None
         # Evaluations are read when they are assembled: without the instances known to be bad.
         train = plan.kind == "train"
-        finish = self.train.begin(plan.ids, plan.passes_of) if train else lambda out: {}
+        finish = self.train.begin(plan.ids, plan.passes_of) if train else lambda room: ({}, {})
         return _Begun(before, plan, self.selector.version, self.selector.version_step, finish)
 
     def _assemble(self, generator: Generator, slot: int, lend: Lend) -> tuple[_Begun, dict[str, Array]] | None:
@@ -215,10 +221,8 @@ class BatcherCore:
             # deterministic run: the features of this batch may have a say in who is in the next.
             if self.lag is None and source.elsewhere is not None and generator.trains_next:
                 self._ahead = self._begin(generator)
-            arrays = lend(slot, source.layout(len(plan.ids)))
-            errors = begun.finish(arrays)
-            for row in np.flatnonzero(source.broken(arrays)):
-                errors.setdefault(int(plan.ids[row]), "its input is not finite")
+            arrays, errors = begun.finish(partial(lend, slot))
+            errors |= self._broken(source, plan.ids, arrays, errors)
             if not errors:
                 return begun, arrays
             if self._ahead is not None:
@@ -238,11 +242,20 @@ class BatcherCore:
             if not good.any():
                 raise ValueError(f"no instance of a {plan.kind} batch can be decoded: {self.skipped_errors[-1]}")
             plan = replace(plan, ids=plan.ids[good], passes_of=plan.passes_of[good], weights=plan.weights[good])
-            arrays = lend(slot, source.layout(len(plan.ids)))
-            errors = source.read(plan.ids, arrays, plan.passes_of)
+            arrays, errors = source.read(plan.ids, partial(lend, slot), plan.passes_of)
+            errors |= self._broken(source, plan.ids, arrays, errors)
             if not errors:
                 return plan, arrays
             self._skip(plan.kind, errors)
+
+    def _broken(
+        self, source: Source, ids: Int64s, arrays: Mapping[str, Array], errors: Mapping[int, str]
+    ) -> dict[int, str]:
+        """Those of the assembled instances `ids`, read without `errors`, that cannot be trained on: what is wrong."""
+        if not arrays:
+            return {}
+        found = {int(ids[row]): what for row, what in source.broken(arrays).items()}
+        return {index: what for index, what in found.items() if index not in errors}
 
     def _skip(self, kind: Kind, errors: Mapping[int, str]) -> None:
         """Counts and lists instances that cannot be used. Raises RuntimeError over `batcher.max_bad` of them."""

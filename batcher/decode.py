@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batcher.collate import place
 from proto.messages import Kind
 from proto.slots import Layout, Memory, starts
 from proto.types import Array, Int64s
@@ -48,11 +49,11 @@ def kept_random_state() -> Iterator[None]:
 
 
 class Task(NamedTuple):
-    """Read instances `ids`, as `passes` see them, into `rows` of a batch of `n` of the split `kind`, in `area`."""
+    """Read instances `ids` of the split `kind`, as `passes` see them, into `rows` of a batch of `layout` in `area`."""
 
     kind: Kind
     area: int
-    n: int
+    layout: Layout
     rows: list[int]
     ids: Int64s
     passes: Int64s
@@ -85,11 +86,21 @@ class Decoder:
         rows: Sequence[int],
         at: Callable[[int], None] = lambda index: None,
     ) -> dict[int, str]:
-        """Writes instance `ids[k]`, as pass `passes[k]` sees it, into row `rows[k]` of "inputs" and "targets".
+        """Writes instance `ids[k]`, as pass `passes[k]` sees it, into row `rows[k]` of the arrays `out`.
 
         Returns what went wrong, by id, for those that could not be read; their rows are undefined. `at` is told each
         id before it is read.
         """
+        return self.each(ids, passes, lambda k, item: place(item, out, rows[k]), at)
+
+    def each(
+        self,
+        ids: Int64s,
+        passes: Int64s,
+        use: Callable[[int, Any], None],
+        at: Callable[[int], None] = lambda index: None,
+    ) -> dict[int, str]:
+        """Calls `use(k, item)` with the item of instance `ids[k]` as pass `passes[k]` sees it; the rest as `decode`."""
         errors: dict[int, str] = {}
         indices = ids.tolist()
         for start in range(0, len(indices), self.together):
@@ -103,7 +114,7 @@ class Decoder:
                         item = self._split[index]
                     else:
                         item = items[k - start]
-                    _place(item, out, rows[k])
+                    use(k, item)
                 except Exception as error:  # whatever the user's data set raises
                     errors[index] = f"{type(error).__name__}: {error}"[:200]
         return errors
@@ -120,21 +131,3 @@ class Decoder:
             return items if len(items) == len(indices) else None
         except Exception:  # whatever a user's code raises; asked singly, the bad one raises again and is named
             return None
-
-
-def _place(item: Any, out: Mapping[str, Array], row: int) -> None:
-    inputs, label = item
-    array = plain(inputs)
-    target = out["inputs"][row]
-    if array.shape != target.shape:  # numpy would stretch it to fit
-        raise ValueError(f"its input has shape {list(array.shape)}, that of the first item {list(target.shape)}")
-    out["inputs"][row] = array
-    out["targets"][row] = label
-
-
-def plain(inputs: Any) -> Array:
-    """An input as an array of a dtype that travels: float32, or the integer type it has."""
-    array = np.asarray(inputs)
-    if array.dtype.kind == "f":
-        return array.astype(np.float32, copy=False)
-    return array.astype(np.int64, copy=False) if array.dtype.kind in "iub" and array.dtype != np.uint8 else array

@@ -1,6 +1,8 @@
 """What the Assistant looks at: a short float vector per instance, derived once and kept."""
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -57,8 +59,61 @@ def widened(halves: Array) -> Float32s:
     return wide.view(np.float32) * np.float32(2.0**112)
 
 
+def hashed(tokens: Array | Sequence[Array], limit: int, mask: Array | None = None) -> Float32s:
+    """Bags of words float32 [n, limit] of norm 1 from token ids: int [n, T], or n arrays of ids.
+
+    Each id adds +1 or -1 to one of `limit` places, both told from a hash of it (Weinberger et al. 2009, "Feature
+    Hashing for Large Scale Multitask Learning"). `mask` bool [n, T] says which ids count; without one all above 0 do,
+    since 0 is padding.
+    """
+    n = len(tokens)
+    if isinstance(tokens, np.ndarray) and tokens.dtype != object:
+        rows, ids = np.repeat(np.arange(n), math.prod(tokens.shape[1:])), tokens.reshape(-1)
+    else:
+        parts = [np.asarray(part).reshape(-1) for part in tokens]
+        rows, ids = np.repeat(np.arange(n), [len(part) for part in parts]), np.concatenate(parts)
+    there = (ids > 0) if mask is None else mask.reshape(-1)
+    rows, ids = rows[there], ids[there].astype(np.uint64)
+    # splitmix64's finaliser (Steele et al. 2014): every bit of the id reaches every bit of the hash.
+    ids = (ids ^ (ids >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    ids = (ids ^ (ids >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    ids ^= ids >> np.uint64(31)
+    signs = 1 - 2 * (ids >> np.uint64(63)).astype(np.float64)
+    places = rows * limit + (ids % np.uint64(limit)).astype(np.int64)
+    bags = np.bincount(places, signs, minlength=n * limit).reshape(n, limit)
+    norms = np.sqrt(np.square(bags).sum(axis=1, keepdims=True))
+    return (bags / np.where(norms > 0, norms, 1)).astype(np.float32)
+
+
+def derived(arrays: Mapping[str, Array], limit: int) -> Float32s:
+    """Features float32 [n, D] of assembled instances.
+
+    Integers of one dimension are token ids and become hashed bags of words; of instances that differ in length the
+    mean over their positions is pooled; anything else is pooled.
+    """
+    inputs, mask = arrays["inputs"], arrays.get("mask")
+    if inputs.dtype.kind == "i" and inputs.ndim == 2:
+        return hashed(inputs, limit, mask)
+    if mask is None:
+        return pool(inputs, limit)
+    # Padding is 0, so it adds nothing.
+    sums = inputs.sum(axis=1, dtype=np.float32)
+    return pool(sums / arrays["lengths"].astype(np.float32).reshape(-1, *[1] * (sums.ndim - 1)), limit)
+
+
+def offered(features: Any, limit: int) -> Float32s:
+    """What a split offers as features, pooled to `limit`: float [n, D], or token ids (see `hashed`)."""
+    if not isinstance(features, np.ndarray) and all(np.ndim(part) == 1 for part in features):
+        parts = [np.asarray(part) for part in features]
+        if all(part.dtype.kind in "iu" for part in parts):
+            return hashed(parts, limit)
+    dense = np.asarray(features)
+    tokens = dense.dtype.kind in "iu" and dense.dtype != np.uint8
+    return hashed(dense, limit) if tokens else pool(dense.astype(np.float32, copy=False), limit)
+
+
 class FeatureStore:
-    """Features and labels of all instances of a source, kept from the first time they are seen.
+    """Features and class numbers of all instances of a source, kept from the first time they are seen.
 
     Features are scaled by one constant so that their mean squared norm is 1: the Assistant's learning rate then means
     the same for any data set. They are kept as float16 (2 D bytes an instance).
@@ -72,7 +127,7 @@ class FeatureStore:
             sample, arrays = source.take(sample)
             if not len(sample):
                 raise ValueError(f"{source.name}: none of the {SAMPLE} instances looked at can be decoded")
-            features = pool(arrays["inputs"], limit)
+            features = derived(arrays, limit)
         self.dim = features.shape[1]
         squares = np.square(features, dtype=np.float64).sum(axis=1)
         norm = float(squares[np.isfinite(squares)].mean()) ** 0.5 if np.isfinite(squares).any() else 0.0
@@ -87,12 +142,10 @@ class FeatureStore:
         """Keeps what can be derived from the assembled instances `ids`."""
         new = ~self._known[ids]
         if new.any():
-            offered = self._offered(ids[new])
-            self._keep(
-                ids[new],
-                pool(arrays["inputs"][new], self.limit) if offered is None else offered,
-                arrays["targets"][new],
-            )
+            features = self._offered(ids[new])
+            if features is None:
+                features = derived({name: array[new] for name, array in arrays.items()}, self.limit)
+            self._keep(ids[new], features, arrays["targets"][new])
 
     def revisit(self, ids: Int64s) -> None:
         """The instances `ids` were seen in a life before this one: they are loaded when they are asked for."""
@@ -106,22 +159,25 @@ class FeatureStore:
         new = ids[~self._known[ids]]
         if len(new):
             features, labels = self._offered(new), self._labels[new]
-            if features is not None and labels.min() >= 0:
+            if features is not None and (not self.source.numbered or labels.min() >= 0):
                 self._keep(new, features, labels)
-            elif len(again := new[self._seen_before[new]]):
-                self.visit(*self.source.take(again))
+            else:
+                again = new[self._seen_before[new]]
+                for start in range(0, len(again), SAMPLE):
+                    self.visit(*self.source.take(again[start : start + SAMPLE]))
         return widened(self._features[ids]), self._labels[ids], self._known[ids]
 
     def _offered(self, ids: Int64s) -> Float32s | None:
         """Features the source offers for `ids`, pooled to the limit; None when it offers none."""
-        offered = self.source.features(ids)
-        return None if offered is None else pool(offered, self.limit)
+        found = self.source.features(ids)
+        return None if found is None else offered(found, self.limit)
 
     def labels(self, ids: Int64s) -> Int64s:
-        """Labels int64 [n] of `ids`; -1 where not known yet."""
+        """Class numbers int64 [n] of `ids`; -1 where not known yet, or where labels are no class numbers."""
         return self._labels[ids]
 
     def _keep(self, ids: Int64s, features: Float32s, labels: Int64s) -> None:
         self._features[ids] = np.clip(features * self.scale, -LARGEST, LARGEST)
-        self._labels[ids] = labels
+        if self.source.numbered:
+            self._labels[ids] = labels
         self._known[ids] = True

@@ -4,11 +4,13 @@ It decides only who is in a batch; assembling is the core's. Order and coins of 
 and a purpose, and a coin belongs to a position of a pass. So they depend neither on batch size nor on restarts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from batcher.cut import ByTokens, Cut
 from batcher.decode import OUTSIDE
 from proto.messages import Kind
 from proto.types import Bools, Float32s, Int64s
@@ -40,16 +42,6 @@ class Plan:
     last: bool
 
 
-def batch_sizes(total: int, batch_size: int) -> tuple[int, int]:
-    """(number of batches, size of the largest) that `total` instances come in.
-
-    A remainder of one joins its predecessor.
-    """
-    full, rest = divmod(total, batch_size)
-    joins = rest == 1 and full > 0
-    return full + (rest > 0 and not joins), min(total, batch_size) + joins
-
-
 @dataclass(frozen=True)
 class Position:
     """Where a stream stands: the pass and position of the last candidate considered, how many batches and instances
@@ -66,7 +58,7 @@ class Generator:
     """Plans batches until exactly `total` instances are trained, with the evaluation splits in between.
 
     `splits` are their names and sizes. Each is planned whole and in order each time another `eval_every` instances are
-    trained (0: never), and at the end.
+    trained (0: never), and at the end. `cuts` say where batches end, those of training and of each of the splits.
     """
 
     def __init__(
@@ -74,14 +66,14 @@ class Generator:
         *,
         size: int,
         splits: Mapping[Kind, int],
-        batch_size: int,
+        cuts: Mapping[Kind, Cut],
         total: int,
         eval_every: int,
         seed: int,
         select: Select,
         start: Position | None = None,
     ) -> None:
-        self.size, self.splits, self.batch_size, self.total = size, splits, batch_size, total
+        self.size, self.splits, self.cuts, self.total = size, splits, cuts, total
         self.eval_every, self.seed, self.select = eval_every, seed, select
         self.banned = np.zeros(size, bool)
         """Instances that are never kept, because they cannot be trained on."""
@@ -108,7 +100,9 @@ class Generator:
 
     def _begin_pass(self, passes: int) -> None:
         self._passes = passes
-        self._order = np.random.default_rng(np.random.SeedSequence([self.seed, passes, ORDER])).permutation(self.size)
+        draw = np.random.default_rng(np.random.SeedSequence([self.seed, passes, ORDER]))
+        order, cut = draw.permutation(self.size), self.cuts["train"]
+        self._order = cut.arranged(order, draw) if isinstance(cut, ByTokens) else order
         self._coins = np.random.default_rng(np.random.SeedSequence([self.seed, passes, COINS])).random(self.size)
 
     def next(self) -> Plan | None:
@@ -129,7 +123,7 @@ class Generator:
             self._evaluating = [(kind, 0) for kind in self.splits]
 
     def _next_evaluation(self, kind: Kind, start: int) -> Plan:
-        stop = min(start + self.batch_size, self.splits[kind])
+        stop = start + self.cuts[kind].part(start, self.splits[kind])
         last = stop == self.splits[kind]
         if not last:
             self._evaluating.insert(0, (kind, stop))
@@ -138,46 +132,68 @@ class Generator:
         return Plan(kind, ids, outside, np.ones(len(ids), np.float32), self._passes, self._position, 0, nobody, last)
 
     def _next_train(self) -> Plan:
-        left = self.total - self.trained
-        wanted = left if left == self.batch_size + 1 > 2 else min(left, self.batch_size)
-        ids, passes_of, weights, dropped = [], [], [], []
-        have = candidates = dropped_in_a_row = 0
-        while have < wanted:
-            if dropped_in_a_row < self.size:
-                chunk, w, keep = self._consider(wanted - have, self.size - dropped_in_a_row)
-            else:
-                # All N were dropped, and would be again: the policy is overruled for the rest of this batch.
-                chunk, w, keep = self._consider(wanted - have, MAX_CHUNK, overrule=True)
-                self.forced += min(wanted - have, int(keep.sum()))
-            # Candidates after the last one needed are not consumed: the next batch judges them with newer weights.
-            used = len(chunk) if keep.sum() < wanted - have else int(np.flatnonzero(keep)[wanted - have - 1]) + 1
-            chunk, w, keep = chunk[:used], w[:used], keep[:used]
-            kept = int(keep.sum())
-            self._position += used
-            self._rate = max(0.9 * self._rate + 0.1 * kept / used, 0.01)
-            if dropped_in_a_row < self.size:
-                dropped_in_a_row = used - 1 - int(np.flatnonzero(keep)[-1]) if kept else dropped_in_a_row + used
-            have, candidates = have + kept, candidates + used
-            ids.append(chunk[keep])
-            passes_of.append(np.full(kept, self._passes))
-            weights.append(w[keep])
-            dropped.append(chunk[~keep])
-        self.batches, self.trained = self.batches + 1, self.trained + have
+        left, cut = self.total - self.trained, self.cuts["train"]
+        chunks: list[_Chunk] = []
+        kept, dropped_in_a_row = np.empty(0, np.int64), 0
+        while (size := cut.size(kept, left)) is None:
+            # Where all N were dropped, and would be again, the policy is overruled for the rest of this batch.
+            overrule = dropped_in_a_row >= self.size
+            most = MAX_CHUNK if overrule else self.size - dropped_in_a_row
+            chunk = self._consider(cut.missing(kept, left), most, overrule=overrule)
+            chunks.append(chunk)
+            keep = np.flatnonzero(chunk.keep)
+            self._rate = max(0.9 * self._rate + 0.1 * len(keep) / len(chunk.ids), 0.01)
+            if not overrule:
+                in_a_row = len(chunk.ids) - 1 - int(keep[-1]) if len(keep) else dropped_in_a_row + len(chunk.ids)
+                dropped_in_a_row = in_a_row
+            kept = np.concatenate([kept, chunk.ids[keep]])
+        return self._plan(chunks, size)
+
+    def _plan(self, chunks: Sequence["_Chunk"], size: int) -> Plan:
+        """A batch of the first `size` instances kept in `chunks`.
+
+        Candidates after the last of them are not consumed: the next batch judges them with newer weights.
+        """
+        considered = _joined(chunks)
+        kept = np.flatnonzero(considered.keep)[:size]
+        stop = int(kept[-1]) + 1
+        dropped = considered.ids[:stop][~considered.keep[:stop]]
+        self.forced += int(considered.overruled[kept].sum())
+        if considered.passes[stop - 1] != self._passes:
+            self._begin_pass(int(considered.passes[stop - 1]))
+        self._position = int(considered.positions[stop - 1]) + 1
+        self.batches, self.trained = self.batches + 1, self.trained + size
         self._evaluate_if_due()
         return Plan(
-            "train", np.concatenate(ids), np.concatenate(passes_of), np.concatenate(weights),
-            self._passes, self._position, candidates,
-            np.concatenate(dropped), self.trained == self.total,
+            "train", considered.ids[kept], considered.passes[kept], considered.weights[kept],
+            self._passes, self._position, stop, dropped, self.trained == self.total,
         )  # fmt: skip
 
-    def _consider(self, wanted: int, most: int, *, overrule: bool = False) -> tuple[Int64s, Float32s, Bools]:
-        """The next candidates of one pass, about as many as give `wanted` kept ones: ids, weights and who is kept."""
+    def _consider(self, wanted: int, most: int, *, overrule: bool = False) -> "_Chunk":
+        """The next candidates of one pass, about as many as give `wanted` kept ones."""
         if self._position == self.size:
             self._position = 0
             self._begin_pass(self._passes + 1)
         length = min(int(wanted / self._rate * 1.1) + 8, most, MAX_CHUNK, self.size - self._position)
         here = slice(self._position, self._position + length)
+        positions, self._position = np.arange(here.start, here.stop), here.stop
         ids = self._order[here]
         p, w = self.select(ids, self.trained, self.total, self._passes)
         keep = np.ones(length, bool) if overrule else self._coins[here] < p
-        return ids, w, keep & ~self.banned[ids]
+        passes, overruled = np.full(length, self._passes), np.full(length, overrule)
+        return _Chunk(ids, w, keep & ~self.banned[ids], passes, positions, overruled)
+
+
+class _Chunk(NamedTuple):
+    """Candidates: ids, weights, who is kept, pass and position of each, and whether the policy was overruled."""
+
+    ids: Int64s
+    weights: Float32s
+    keep: Bools
+    passes: Int64s
+    positions: Int64s
+    overruled: Bools
+
+
+def _joined(chunks: Sequence[_Chunk]) -> _Chunk:
+    return chunks[0] if len(chunks) == 1 else _Chunk(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))

@@ -36,18 +36,18 @@ def main() -> None:
 
 
 def _serve(connection: Any, memory: Memory, processes: int, reading: Callable[[int], None]) -> None:
-    config, seed, shapes = connection.recv()
+    config, seed = connection.recv()
     try:
         data = load(config)
-    except Exception as error:  # whatever the user's data set raises; the Batcher says it
-        connection.send(f"{type(error).__name__}: {error}")
+    except Exception as error:  # the Batcher says it
+        connection.send(str(error))
         return
     splits = {"train": data.train, "validation": data.validation, "test": data.test}
     decoders = {kind: Decoder(split, seed) for kind, split in splits.items() if split is not None}
     connection.send("")
     while True:
         task: Task = connection.recv()
-        out = shared_views(memory, task.area, processes, {name: ((task.n, *s), d) for name, (s, d) in shapes.items()})
+        out = shared_views(memory, task.area, processes, task.layout)
         errors = decoders[task.kind].decode(task.ids, task.passes, out, task.rows, reading)
         reading(-1)
         connection.send((errors, time.process_time()))

@@ -23,9 +23,9 @@ import numpy as np
 from batcher.config import DataConfig
 from batcher.decode import Task, shared_views
 from batcher.handed import descriptors
-from batcher.source import Finish, Source
+from batcher.source import Finish, Read, Room, Source
 from proto.messages import Kind
-from proto.slots import Memory, starts
+from proto.slots import Layout, Memory, largest, starts
 from proto.types import Array, Int64s
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ class _Job:
     kind: Kind
     ids: Int64s
     passes: Int64s
+    length: int
+    """Positions that instances of different length are padded to."""
     area: int
     left: int = 0
     """Rows that are still to be read."""
@@ -67,13 +69,23 @@ class _Process:
 class Pool:
     """`count` processes that read the items of the sources."""
 
-    def __init__(self, config: DataConfig, seed: int, sources: Mapping[Kind, Source], rows: int, count: int) -> None:
-        """Starts them; each loads the data set `config` itself. `rows` is the size of the largest batch.
+    def __init__(
+        self,
+        config: DataConfig,
+        seed: int,
+        sources: Mapping[Kind, Source],
+        rows: int,
+        count: int,
+        tokens: int = 0,
+    ) -> None:
+        """Starts them; each loads the data set `config` itself. `rows` is the size of the largest batch, `tokens` its
+        padded positions (0: any).
 
         Raises RuntimeError when one of them cannot.
         """
         self._config, self._seed, self._sources, self._rows = config, seed, sources, rows
-        layout = sources["train"].layout(rows)
+        train = sources["train"]
+        layout = largest(train.one, rows, tokens)
         first = np.dtype(np.int64).itemsize * count
         self._memory = Memory.anonymous(AREAS, starts(layout, first)[1])
         self._at = self._memory.view(0, 0, "int64", (count,))
@@ -87,7 +99,8 @@ class Pool:
         self._processes: list[_Process] = []
         try:
             for kind, source in sources.items():
-                source.elsewhere, source.rows_elsewhere = partial(self.begin, kind), rows
+                source.elsewhere = partial(self.begin, kind)
+                source.rows_elsewhere = min(rows, tokens // train.one["inputs"][0][0]) if tokens else rows
             for index in range(count):
                 self._processes.append(self._start(index))
             while not all(process.ready for process in self._processes):
@@ -120,15 +133,14 @@ class Pool:
             stdin=subprocess.DEVNULL,
         )
         theirs.close()
-        layout = self._sources["train"].layout(1)
-        ours.send((self._config, self._seed, {name: (shape[1:], dtype) for name, (shape, dtype) in layout.items()}))
+        ours.send((self._config, self._seed))
         return _Process(process, ours)
 
-    def begin(self, kind: Kind, ids: Int64s, passes: Int64s) -> Finish:
+    def begin(self, kind: Kind, ids: Int64s, passes: Int64s, length: int) -> Finish:
         """As `Source.elsewhere`, of the split `kind`."""
         source = self._sources[kind]
         assert len(ids) <= self._rows, "more instances than a batch has"
-        job = _Job(kind, ids, passes, self._free.pop())
+        job = _Job(kind, ids, passes, length, self._free.pop())
         rows = list(range(len(ids)))
         if self._given_up:
             job.errors = {i: self._given_up[kind, i] for i in ids.tolist() if (kind, i) in self._given_up}
@@ -138,16 +150,21 @@ class Pool:
         self._feed()
         return partial(self._finish, job)
 
-    def _finish(self, job: _Job, out: Mapping[str, Array] | None) -> dict[int, str]:
+    def _finish(self, job: _Job, room: Room | None) -> Read:
         while job.left:
             self._hear()
             self._feed()
-        if out is not None:
-            layout = self._sources[job.kind].layout(len(job.ids))
+        out: dict[str, Array] = {}
+        if room is not None:
+            layout = self._layout(job)
+            out = room(layout)
             for name, view in shared_views(self._memory, job.area, len(self._at), layout).items():
                 np.copyto(out[name], view)
         self._free.append(job.area)
-        return job.errors
+        return out, job.errors
+
+    def _layout(self, job: _Job) -> Layout:
+        return self._sources[job.kind].layout(len(job.ids), job.length)
 
     def _feed(self) -> None:
         """Gives portions to the processes: one to do and one at hand."""
@@ -155,7 +172,7 @@ class Pool:
             while process.ready and self._todo and len(process.portions) < 2:
                 job, rows = self._todo.popleft()
                 process.portions.append((job, rows))
-                task = Task(job.kind, job.area, len(job.ids), rows, job.ids[rows], job.passes[rows])
+                task = Task(job.kind, job.area, self._layout(job), rows, job.ids[rows], job.passes[rows])
                 try:
                     process.connection.send(task)
                 except OSError:

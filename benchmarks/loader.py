@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-from batcher.datasets.mnist import mnist
+from batcher.datasets.idx import mnist
 from batcher.plugin import Data
 from benchmarks.report import finish, median_interval
 from benchmarks.service import Service

@@ -59,7 +59,8 @@ class Account:
         return {
             "candidates": self.candidates,
             "kept_fraction": self.trained / max(self.candidates, 1),
-            "dropped_per_class": tuple(self.dropped_per_class),
+            # The last is of those whose class is not known: without classes it is all there is.
+            "dropped_per_class": tuple(self.dropped_per_class) if len(self.dropped_per_class) > 1 else (),
             "train_s": self.train_s,
         }
 

@@ -58,8 +58,8 @@ class Checkpointer:
             self.save()
 
     def after_evaluation(self, values: Mapping[str, Value]) -> None:
-        """Keeps the weights as best.safetensors if `values` tell of the best validation accuracy so far."""
-        if "validation_accuracy" in values and self.trainer.improved:
+        """Keeps the weights as best.safetensors if `values` tell of the best validation so far."""
+        if "validation_loss" in values and self.trainer.improved:
             try:
                 save_weights(self.trainer.evaluated.state_dict(), self.run_dir / "best.safetensors")
             except OSError as error:

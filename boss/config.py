@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from proto.config import Section
-from proto.resolver import Builtin
+from proto.resolver import Builtin, Registry
 
 # Names as data, since the front door must know them and imports no torch.
 TORCHVISION = (
@@ -24,14 +24,24 @@ TORCHVISION = (
 )  # fmt: skip
 """Torchvision's classification models, by its own names."""
 
-MODELS = {
-    "small_cnn": Builtin("boss.models:small_cnn", "two 3x3 convolutions and two linear layers, for small images"),
-    "mlp": Builtin("boss.models:mlp", "two hidden layers, for any input shape"),
-    "linear": Builtin("boss.models:linear", "multinomial logistic regression, for any input shape"),
-    **{name: Builtin(f"boss.vision:{name}", "torchvision's, untrained, for images") for name in TORCHVISION},
-}
+MODELS = Registry(
+    "autoassist.models",
+    {
+        "small_cnn": Builtin("boss.models:small_cnn", "two 3x3 convolutions and two linear layers, for small images"),
+        "mlp": Builtin("boss.models:mlp", "two hidden layers, for any input shape"),
+        "linear": Builtin("boss.models:linear", "multinomial logistic regression, for any input shape"),
+        "embedding_bag": Builtin(
+            "boss.models:embedding_bag", "mean embedding of token ids, and a linear layer, for texts"
+        ),
+        **{name: Builtin(f"boss.vision:{name}", "torchvision's, untrained, for images") for name in TORCHVISION},
+    },
+)
 
-LOSSES = {"cross_entropy": Builtin("boss.losses:cross_entropy", "cross-entropy of each instance's logits")}
+LOSSES = {
+    "cross_entropy": Builtin("boss.losses:cross_entropy", "cross-entropy of each instance's logits"),
+    "mse": Builtin("boss.losses:mse", "mean squared error, for targets that are numbers"),
+    "bce": Builtin("boss.losses:bce", "binary cross-entropy, for instances with any number of labels (multi-hot)"),
+}
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -44,7 +54,8 @@ class BossConfig(Section):
     args: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the model's callable."""
     loss: str = "cross_entropy"
-    """Loss of each instance: "cross_entropy", or your own callable(logits, targets) -> [B], named like a model."""
+    """Loss of each instance: "cross_entropy" (class numbers), "mse" (numbers), "bce" (multi-hot labels), or your own
+    callable(logits, targets) -> [B], named like a model."""
     device: str = "auto"
     """Where the model is trained: "auto" (the GPU if there is one), "cpu", "cuda", "cuda:1", ..."""
     threads: int = Field(default=0, ge=0, le=1024)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from boss.config import BossConfig
 from boss.evaluate import Evaluation
 from boss.state import gather, spread
-from boss.step import Preparer, Stepper
+from boss.step import Preparer, Stepper, named_arrays
 from proto.errors import ConfigError
 from proto.messages import DataSpec
 
@@ -28,19 +28,31 @@ def sample(spec: DataSpec, prepare: Preparer, device: torch.device) -> Tensor:
     return prepare.normalise(noise.to(getattr(torch, spec.input_dtype)).to(device))
 
 
+def sample_beside(spec: DataSpec, device: torch.device) -> dict[str, Tensor]:
+    """What else travels with two such inputs: true and 1, and of lengths the largest."""
+    found = {}
+    for name, (dtype, shape) in spec.beside.items():
+        value = spec.input_shape[0] if name == "lengths" and spec.input_shape else 1
+        found[name] = torch.full((INSTANCES, *shape), value, dtype=getattr(torch, dtype), device=device)
+    return found
+
+
 def try_forward(model: nn.Module, config: BossConfig, spec: DataSpec, inputs: Tensor) -> Tensor:
     """Logits [2, C] of `inputs`, without a trace: does the model fit the data? Raises ConfigError."""
     model.eval()
+    beside = sample_beside(spec, inputs.device)
     try:
         with torch.no_grad():
-            logits = model(inputs)
+            logits = model(inputs, **{name: beside[name] for name in named_arrays(model, spec)})
     except Exception as error:  # whatever a model raises on inputs it does not fit
         shape = list(spec.input_shape)
         raise ConfigError("boss.model", config.model, f"does not fit inputs of shape {shape}: {error}") from error
     finally:
         model.train()
-    found, needed = list(getattr(logits, "shape", [])), [INSTANCES, spec.classes]
-    if not isinstance(logits, Tensor) or found != needed:
+    found = list(getattr(logits, "shape", []))
+    # What a loss of one's own makes of targets that are no class numbers is its own affair.
+    needed = [INSTANCES, spec.classes if spec.classes else "..."]
+    if not isinstance(logits, Tensor) or (found != needed if spec.classes else found[:1] != [INSTANCES]):
         raise ConfigError(
             "boss.model", config.model, f"returns shape {found} for {INSTANCES} instances; needed: {needed}"
         )
@@ -52,18 +64,19 @@ def dry_run(stepper: Stepper, spec: DataSpec, inputs: Tensor, logits: Tensor) ->
 
     `logits` are those of `inputs`. Raises ConfigError for what fails.
     """
-    targets = torch.zeros(INSTANCES, dtype=torch.int64, device=stepper.device)
+    shape, dtype = (INSTANCES, *spec.target_shape), getattr(torch, spec.target_dtype)
+    targets, beside = torch.zeros(shape, dtype=dtype, device=stepper.device), sample_beside(spec, stepper.device)
     weights = torch.ones(INSTANCES, device=stepper.device)
     stepper.criterion.check(logits, targets)
     before = gather(stepper)
     try:
         with _phase("forward and backward pass", stepper.config):
-            stepper.forward_backward(inputs, targets, weights)
+            stepper.forward_backward(inputs, targets, weights, beside)
         with _phase("optimizer step", stepper.config):
             stepper.step()
         with _phase("evaluation", stepper.config):
             evaluation = Evaluation(spec.classes, stepper.device, stepper.criterion.plain)
-            evaluation.add(stepper.predict(inputs), targets)
+            evaluation.add(stepper.predict(inputs, beside), targets)
             evaluation.result()
         with _phase("saving and loading the state", stepper.config):
             spread(gather(stepper), stepper)

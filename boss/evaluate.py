@@ -8,25 +8,34 @@ from proto.messages import Value
 
 
 class Evaluation:
-    """Accumulates a confusion matrix [C, C] (truth, prediction), top-5 hits, and the summed loss."""
+    """Accumulates a confusion matrix [C, C] (truth, prediction), top-5 hits, and the summed loss.
+
+    Without classes (C = 0) it is the loss alone.
+    """
 
     def __init__(self, classes: int, device: torch.device, loss: Loss = cross_entropy) -> None:
         self.classes, self._plain = classes, loss
         self._confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
         self._top5 = torch.zeros((), dtype=torch.int64, device=device)
+        self._count = 0
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
 
     def add(self, logits: Tensor, targets: Tensor) -> None:
-        """Logits float [B, C] and targets int64 [B]."""
+        """Logits float [B, C] and targets int64 [B], or what the loss takes."""
+        self._count += len(targets)
+        self._loss += self._plain(logits.float(), targets).sum()
+        if not self.classes:
+            return
         cells = targets * self.classes + logits.argmax(dim=1)
         self._confusion.scatter_add_(0, cells, torch.ones_like(cells))
         if self.classes > 5:
             self._top5 += (logits.topk(5).indices == targets.unsqueeze(1)).sum()
-        self._loss += self._plain(logits.float(), targets).sum()
 
     def result(self) -> dict[str, Value]:
         """Accuracy, top-5 accuracy (of more than 5 classes), macro-F1 (over the classes that occur or are predicted),
         worst-class accuracy (over the classes that occur), and mean loss. Waits for the device."""
+        if not self.classes:
+            return {"loss": float(self._loss) / self._count}
         confusion = self._confusion.reshape(self.classes, self.classes).double().cpu()
         hits, truth, predicted = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
         f1 = 2 * hits / (truth + predicted).clamp(min=1)
@@ -36,5 +45,5 @@ class Evaluation:
             **({"top5_accuracy": int(self._top5) / float(truth.sum())} if self.classes > 5 else {}),
             "macro_f1": float(f1[truth + predicted > 0].mean()),
             "worst_class_accuracy": float((hits[occurs] / truth[occurs]).min()),
-            "loss": float(self._loss) / float(truth.sum()),
+            "loss": float(self._loss) / self._count,
         }

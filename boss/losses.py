@@ -12,12 +12,31 @@ from proto.errors import ConfigError
 from proto.resolver import resolve
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Logits [B, C] and targets [B] -> losses [B]."""
+"""Logits [B, C] and targets [B], or [B, ...] where they are no class numbers -> losses [B]."""
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy float [B] of logits [B, C] against class numbers int64 [B]."""
     return functional.cross_entropy(logits, targets, reduction="none")
+
+
+def mse(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error float [B] of outputs [B, K] over the K numbers of each target, [B] or [B, ...]."""
+    return (outputs.flatten(1) - _alike(outputs, targets)).square().mean(1)
+
+
+def bce(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Binary cross-entropy float [B] of logits [B, K], the mean over K labels that are each 0 or 1 (multi-hot)."""
+    targets = _alike(outputs, targets)
+    return functional.binary_cross_entropy_with_logits(outputs.flatten(1), targets, reduction="none").mean(1)
+
+
+def _alike(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The targets as float [B, K]. Raises ValueError where the outputs are not as many."""
+    if outputs.ndim < 2 or outputs[0].numel() != targets[0].numel():
+        shapes = f"outputs [B, {str(list(outputs.shape[1:]))[1:]} and targets [B, {str(list(targets.shape[1:]))[1:]}"
+        raise ValueError(f"needs as many outputs as targets, [B, K] each; these are {shapes.replace(', ]', ']')}")
+    return targets.reshape(len(targets), -1).to(outputs.dtype)
 
 
 class Criterion:
@@ -53,6 +72,10 @@ class Criterion:
 
     def check(self, logits: Tensor, targets: Tensor) -> None:
         """Raises ConfigError unless the loss of logits [B, C] is one number for each instance."""
+        if self.name == "cross_entropy" and (targets.is_floating_point() or targets.ndim > 1):
+            kind = f"{str(targets.dtype).removeprefix('torch.')} {list(targets.shape[1:])}"
+            text = f"needs class numbers, the data set's targets are {kind}; try mse, or bce for several labels each"
+            raise ConfigError("boss.loss", self.name, text)
         try:
             losses = self.plain(full(logits), targets)
         except Exception as error:  # whatever the user's loss raises is theirs to read

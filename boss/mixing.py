@@ -29,6 +29,11 @@ class Mixer:
             key = next(iter(self._alphas))
             problem = f"{spec.input_dtype} inputs cannot be mixed; allowed: 0"
             raise ConfigError(f"boss.{key}", self._alphas[key], problem)
+        if self._alphas and "mask" in spec.beside:
+            key = next(iter(self._alphas))
+            raise ConfigError(
+                f"boss.{key}", self._alphas[key], "instances of different length cannot be mixed; allowed: 0"
+            )
         if "cutmix" in self._alphas and len(spec.input_shape) != 3:
             problem = f"needs images [C, H, W], the data set has {list(spec.input_shape)}; allowed: 0"
             raise ConfigError("boss.cutmix", config.cutmix, problem)
@@ -36,7 +41,7 @@ class Mixer:
     def __call__(self, inputs: Tensor, number: int) -> tuple[Tensor, float]:
         """Mixed inputs [B, ...] of batch `number`, and the share >= 1/2 that each instance has in its row.
 
-        What was mixed into row i is instance i - 1 (`targets.roll(1)` are its labels). Without mixing the share is 1.
+        What was mixed into row i is instance i - 1, and `targets.roll(1, 0)` its label. Without mixing the share is 1.
         """
         if not self._alphas:
             return inputs, 1.0

@@ -50,15 +50,15 @@ class Schedule:
     def __init__(self, optimizer: torch.optim.Optimizer, config: BossConfig, total: int) -> None:
         self._schedule = LambdaLR(optimizer, factor(config, total))
 
-    def set(self, steps: int) -> None:
+    def set(self, steps: float) -> None:
         """The learning rate of the step after `steps` steps."""
         if steps == self._schedule.last_epoch:
             return  # as after a suppressed step
-        self._schedule.last_epoch = steps - 1
+        self._schedule.last_epoch = steps - 1  # type: ignore[assignment]  # a LambdaLR hands on any number
         self._schedule.step()
 
 
-def factor(config: BossConfig, total: int) -> Callable[[int], float]:
+def factor(config: BossConfig, total: int) -> Callable[[float], float]:
     """Steps done -> factor of the learning rate, for a run of `total` optimizer steps.
 
     With w = round(warmup x total) the factor is (s + 1) / w in the first w steps, in all but one_cycle.
@@ -66,7 +66,7 @@ def factor(config: BossConfig, total: int) -> Callable[[int], float]:
     warm = round(config.warmup * total)
     if config.schedule == "one_cycle":
         return lambda step: one_cycle(step, total)
-    after: dict[str, Callable[[int], float]] = {
+    after: dict[str, Callable[[float], float]] = {
         "constant": lambda step: 1.0,
         "step": lambda step: config.step_factor ** sum(step >= share * total for share in config.step_at),
         "cosine": lambda step: cosine(step - warm, total - warm),
@@ -76,12 +76,12 @@ def factor(config: BossConfig, total: int) -> Callable[[int], float]:
     return lambda step: (step + 1) / warm if step < warm else later(step)
 
 
-def cosine(step: int, total: int) -> float:
+def cosine(step: float, total: int) -> float:
     """Half a cosine wave from 1 at step 0 to 0 at step `total`."""
     return half_wave(step / max(total, 1))
 
 
-def one_cycle(step: int, total: int, rise: float = 0.3, first: float = 1 / 25, last: float = 1 / 25e4) -> float:
+def one_cycle(step: float, total: int, rise: float = 0.3, first: float = 1 / 25, last: float = 1 / 25e4) -> float:
     """The one-cycle schedule (Smith and Topin 2018) as torch.optim.lr_scheduler.OneCycleLR has it for total + 1 steps.
 
     Half a cosine wave from `first` to 1 in the first part, `rise`, then another one down to `last`.

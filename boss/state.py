@@ -35,6 +35,7 @@ def gather(stepper: Stepper) -> State:
         {
             "steps": stepper.steps,
             "batches": stepper.batches,
+            "trained": stepper.trained,
             "losses_masked": health.masked,
             "steps_suppressed": health.suppressed,
             "dead": health.dead,
@@ -73,6 +74,7 @@ def spread(state: State, stepper: Stepper) -> None:
     stepper.resume(
         plain["steps"],
         plain["batches"],
+        plain["trained"],
         masked=plain["losses_masked"],
         suppressed=plain["steps_suppressed"],
         dead=plain["dead"],

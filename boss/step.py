@@ -1,7 +1,9 @@
 """One optimizer step: batches -> forward, loss, backward, each adding to the gradient -> step."""
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,8 @@ from boss.optim import Schedule, make_optimizer
 from boss.precision import Precision, full
 from proto.messages import Batch, DataSpec
 
+EMPTY: Mapping[str, Tensor] = MappingProxyType({})
+
 
 class Preparer:
     """Brings a batch to the device as tensors, uint8 inputs as normalised floats."""
@@ -29,10 +33,11 @@ class Preparer:
         self._factor = (1 / (255 * std)).reshape(shape).to(device)
         self._offset = (-mean / std).reshape(shape).to(device)
 
-    def __call__(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs [B, ...], targets int64 [B] and instance weights float32 [B] of `batch`."""
+    def __call__(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+        """Inputs [B, ...], targets [B, ...], instance weights float32 [B] of `batch`, and what else it brings."""
         arrays = self.copier.bring(batch)
-        return self.normalise(arrays["inputs"]), arrays["targets"], arrays["weights"]
+        inputs, targets, weights = (arrays.pop(name) for name in ("inputs", "targets", "weights"))
+        return self.normalise(inputs), targets, weights, arrays
 
     def normalise(self, inputs: Tensor) -> Tensor:
         if inputs.dtype == torch.uint8:
@@ -52,12 +57,14 @@ class Stepper:
         """Trains `model`, which is on its device; raises ConfigError when loss or mixing cannot be."""
         self.model, self.config, self.precision = model, config, precision
         self.criterion, self._mixer = Criterion(config), Mixer(config, spec, seed)
+        self.named = named_arrays(model, spec)
         self.optimizer = make_optimizer(model, config)
-        self.schedule = Schedule(self.optimizer, config, math.ceil(spec.train_batches / config.accumulate))
+        self._spec, self._expected = spec, math.ceil(spec.train_batches / config.accumulate)
+        self.schedule = Schedule(self.optimizer, config, self._expected)
         self.scaler = precision.scaler()
         self.ema = Ema(model, config.ema) if config.ema else None
-        self.batches = self.window = 0
-        """Batches trained: in all, and in the window under way."""
+        self.batches = self.window = self.trained = 0
+        """Batches trained: in all, and in the window under way; instances trained."""
         self._parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self.device = self._parameters[0].device
         self.health = Health(self.device)
@@ -76,8 +83,11 @@ class Stepper:
     def window_full(self) -> bool:
         return self.window == self.config.accumulate
 
-    def forward_backward(self, inputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """Adds a batch to the window; returns its reported losses float [B] (see `Criterion`), detached.
+    def forward_backward(
+        self, inputs: Tensor, targets: Tensor, weights: Tensor, beside: Mapping[str, Tensor] = EMPTY
+    ) -> Tensor:
+        """Adds a batch to the window; returns its reported losses float [B] (see `Criterion`), detached. `beside` is
+        what else the batch brings: the model is given what it names.
 
         A loss that is not finite contributes nothing, and its weight leaves the total.
         """
@@ -92,24 +102,29 @@ class Stepper:
         elif self._divisor is None:
             raise AssertionError("a window of one batch got a second one")
         inputs, share = self._mixer(inputs, self.batches)
-        batch = (inputs, targets, weights, targets if share == 1.0 else targets.roll(1))
+        batch = (inputs, targets, weights, targets if share == 1.0 else targets.roll(1, 0), *self._chosen(beside))
         pieces = [batch] if parts == 1 else list(zip(*(tensor.tensor_split(parts) for tensor in batch), strict=True))
         losses, counts = zip(*(self._piece(*piece, share=share) for piece in pieces), strict=True)
         self.health.batch(_joined(counts))
         self.window += 1
         self.batches += 1
+        self.trained += len(targets)
         return _joined(losses)
 
+    def _chosen(self, beside: Mapping[str, Tensor]) -> list[Tensor]:
+        return [beside[name] for name in self.named]
+
     def _piece(
-        self, inputs: Tensor, targets: Tensor, weights: Tensor, partners: Tensor, *, share: float
+        self, inputs: Tensor, targets: Tensor, weights: Tensor, partners: Tensor, *beside: Tensor, share: float
     ) -> tuple[Tensor, Tensor]:
         """Forward and backward of what goes through the model at once; reported losses [B], and which count (bool)."""
         with self.precision.autocast():
-            logits = self.model(self.precision.inputs(inputs))
+            logits = self.model(self.precision.inputs(inputs), **dict(zip(self.named, beside, strict=True)))
         trained, reported = self.criterion(logits, targets, partners, share)
         counts = finite(trained.detach())
         # The masked losses' own derivatives may be NaN, and NaN times 0 is NaN: they must not get past the logits.
-        logits.register_hook(lambda gradient: gradient.where(counts.unsqueeze(1), 0))
+        rows = counts.reshape(-1, *[1] * (logits.ndim - 1))
+        logits.register_hook(lambda gradient: gradient.where(rows, 0))
         weights = weights.to(trained.dtype).where(counts, 0)
         total = weights.sum()
         # The derivative of the mean by weight with respect to each loss: cheaper than to write that mean out.
@@ -146,18 +161,28 @@ class Stepper:
         self.window = 0
         # In fp16 steps are left out as a matter of course, so there the schedule waits for the flag.
         self.health.look(wait=self.scaler.is_enabled())
-        self.schedule.set(self.steps)
+        self.schedule.set(self._progress)
+
+    @property
+    def _progress(self) -> float:
+        """Where the schedule stands, in optimizer steps.
+
+        Where batches are cut by positions their number is not known before. Then it is the share of the instances that
+        is trained, in as many steps as are expected.
+        """
+        return self._expected * self.trained / self._spec.train_total if self._spec.max_tokens else self.steps
 
     @property
     def evaluated(self) -> nn.Module:
         """What predicts: the average of the model if there is one."""
         return self.model if self.ema is None else self.ema.model
 
-    def predict(self, inputs: Tensor) -> Tensor:
-        """Logits float [B, C] of `inputs` in evaluation mode."""
+    def predict(self, inputs: Tensor, beside: Mapping[str, Tensor] = EMPTY) -> Tensor:
+        """Logits float [B, C] of `inputs` in evaluation mode; `beside` as for `forward_backward`."""
         self.evaluated.eval()
+        named = dict(zip(self.named, self._chosen(beside), strict=True))
         with torch.no_grad(), self.precision.autocast():
-            logits: Tensor = self.evaluated(self.precision.inputs(inputs))
+            logits: Tensor = self.evaluated(self.precision.inputs(inputs), **named)
         self.model.train()
         return full(logits)
 
@@ -170,17 +195,22 @@ class Stepper:
                 "a smaller boss.lr, boss.clip_norm, or boss.amp = bf16 in place of fp16 may help"
             )
 
-    def resume(self, steps: int, batches: int, *, masked: int, suppressed: int, dead: int) -> None:
+    def resume(self, steps: int, batches: int, trained: int, *, masked: int, suppressed: int, dead: int) -> None:
         """Goes on from these counts, at the beginning of a window."""
         self.health.load(masked, suppressed, dead)
-        self._attempts, self.batches, self.window = steps + suppressed, batches, 0
+        self._attempts, self.batches, self.trained, self.window = steps + suppressed, batches, trained, 0
         self._forget_gradients()
-        self.schedule.set(steps)
+        self.schedule.set(self._progress)
 
     def _forget_gradients(self) -> None:
         # As zero_grad of the optimizer, less what that spends on profiling itself.
         for parameter in self._parameters:
             parameter.grad = None
+
+
+def named_arrays(model: nn.Module, spec: DataSpec) -> list[str]:
+    """The arrays beside inputs and targets that `model` is given: those that are parameters of its `forward`."""
+    return [name for name in spec.beside if name in inspect.signature(model.forward).parameters]
 
 
 def part_count(size: int, most: int) -> int:

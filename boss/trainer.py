@@ -49,11 +49,10 @@ class Trainer:
         if config.compile:
             # In place, so that parameters keep their names; after the dry run, whose batch size is not the run's.
             self.model.compile()
-        self.trained = 0
         self.max_lag = 0
         self.evaluation: dict[str, Value] = {}
         self.best = float("-inf")
-        """Best validation accuracy so far."""
+        """Best validation accuracy so far; the negative of the smallest loss where there are no classes."""
         self.improved = False
         """Whether the newest evaluation of the validation split was the best so far; set before it is recorded."""
         self._evaluating: Evaluation | None = None
@@ -98,7 +97,6 @@ class Trainer:
             self.max_lag = max(self.max_lag, self.stepper.steps + 1 - batch.version_step)
         losses = self.stepper.forward_backward(*self.prepare(batch))
         report.report(batch, self.stepper.steps + 1, losses)
-        self.trained += len(batch.ids)
         if self.stepper.window_full or batch.last:
             self.stepper.step()
         self.stepper.check()
@@ -107,17 +105,18 @@ class Trainer:
         """Evaluates `batch`; records the metrics of its split with the last one."""
         if self._evaluating is None:
             self._evaluating = Evaluation(self.spec.classes, self.device, self.stepper.criterion.plain)
-        inputs, targets, _ = self.prepare(batch)
-        self._evaluating.add(self.stepper.predict(inputs), targets)
+        inputs, targets, _, beside = self.prepare(batch)
+        self._evaluating.add(self.stepper.predict(inputs, beside), targets)
         if batch.last:
             result = {f"{batch.kind}_{name}": value for name, value in self._evaluating.result().items()}
             self._evaluating = None
             self.evaluation |= result
             if batch.kind == "validation":
-                accuracy = result["validation_accuracy"]
-                assert isinstance(accuracy, float)
-                self.improved = accuracy > self.best
-                self.best = max(self.best, accuracy)
+                score = result["validation_accuracy"] if self.spec.classes else result["validation_loss"]
+                assert isinstance(score, float)
+                score = score if self.spec.classes else -score
+                self.improved = score > self.best
+                self.best = max(self.best, score)
             where: dict[str, Value] = {"trained": self.trained, "step": self.stepper.steps}
             record("eval", {**where, "boss_epochs": self.boss_epochs, **result})
 
@@ -129,7 +128,7 @@ class Trainer:
     def state(self) -> State:
         """All that exact resume needs; an evaluation under way is made again. Waits for the device."""
         state = gather(self.stepper)
-        mine = {"trained": self.trained, "max_lag": self.max_lag, "improved": self.improved}
+        mine = {"max_lag": self.max_lag, "improved": self.improved}
         numbers = numbers_to_json({"best": self.best, **self.evaluation})
         return State(state.tensors, {**state.plain, **mine, "evaluation": numbers})
 
@@ -137,10 +136,15 @@ class Trainer:
         """Goes on where `state` was taken. Raises ValueError when it is the state of another model."""
         spread(state, self.stepper)
         plain = state.plain
-        self.trained, self.max_lag, self.improved = plain["trained"], plain["max_lag"], plain["improved"]
+        self.max_lag, self.improved = plain["max_lag"], plain["improved"]
         self.evaluation = numbers_from_json(plain["evaluation"])
         best = self.evaluation.pop("best")
         self.best = best if isinstance(best, float) and best == best else float("-inf")
+
+    @property
+    def trained(self) -> int:
+        """Instances trained."""
+        return self.stepper.trained
 
     @property
     def boss_epochs(self) -> float:

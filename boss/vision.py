@@ -38,7 +38,7 @@ def vision_model(name: str, spec: DataSpec, **kwargs: Any) -> nn.Module:
     patch = _patch(name, height, width) if name.startswith("vit_") else 0
     try:
         model: nn.Module = models.get_model(
-            name, weights=None, num_classes=spec.classes, **_arguments(name, spec, patch), **kwargs
+            name, weights=None, num_classes=spec.outputs, **_arguments(name, spec, patch), **kwargs
         )
     except (TypeError, ValueError) as error:
         raise ConfigError(

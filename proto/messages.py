@@ -5,6 +5,7 @@ dtype and number of dimensions; ids are int64 everywhere, losses and features fl
 travels to its class. A message says nothing about sockets; `proto.codec` turns it into frames and back.
 """
 
+import math
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -54,9 +55,15 @@ class Welcome(Message):
 class DataSpec(Message):
     """Batcher -> supervisor -> Boss and Assistant: the data set, as they need it to build themselves.
 
-    `input_shape` and `input_dtype` are those of one instance. `mean` and `std` (per channel, empty for none) normalise
-    uint8 inputs after division by 255. `train_total` is the number of instances the run will train, `train_batches`
-    the number of batches they come in, `max_batch` the size of the largest one.
+    `input_shape` and `input_dtype` are those of one instance, of the longest one where they differ in length.
+    `classes` is 0 where targets are no class numbers; `target_shape` and `target_dtype` are those of one. `beside` has
+    dtype and shape, of one instance, of what else travels with a batch ("mask" and "lengths" where instances differ in
+    length, what a split's `collate` adds). `vocabulary`: number of token ids, 0 where that is not known. `mean` and
+    `std` (per channel, empty for none) normalise uint8 inputs after division by 255.
+
+    `train_total` is the number of instances the run will train, `max_batch` the size of the largest batch.
+    `train_batches` is the number of batches; with `max_tokens`, the most padded positions of a batch (0: batches are
+    cut by instances), it is about that.
     """
 
     tag: ClassVar[str] = "spec"
@@ -73,6 +80,16 @@ class DataSpec(Message):
     train_total: Count
     train_batches: Count
     max_batch: Count
+    max_tokens: Count = 0
+    target_shape: tuple[Count, ...] = ()
+    target_dtype: Text = "int64"
+    beside: dict[Text, tuple[Text, tuple[Count, ...]]] = {}
+    vocabulary: Count = 0
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model gives for an instance: one for each class, or one for each number of its target."""
+        return self.classes or math.prod(self.target_shape)
 
 
 class Ready(Message):
@@ -210,7 +227,7 @@ class Batch(Message):
     candidate stood. `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that
     version had seen. `candidates` counts those considered since the batch before, `dropped` int64 [C + 1] the dropped
     ones per class, last those whose class is not known yet. `last` marks the last batch of the budget, or of an
-    evaluation on a split. `arrays` hold "inputs" [B, ...] and "targets" [B].
+    evaluation on a split. `arrays` hold "inputs" [B, ...], "targets" [B, ...] and what else `DataSpec` tells of.
     """
 
     tag: ClassVar[str] = "batch"

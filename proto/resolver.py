@@ -1,6 +1,6 @@
-"""One resolver for everything that has a name: data sets, models, policies.
+"""One resolver for everything that has a name: data sets, models, losses, policies.
 
-A name is a built-in one, `package.module:callable`, or `./file.py:callable`.
+A name is a built-in one, one that an installed package registers, `package.module:callable`, or `./file.py:callable`.
 """
 
 import importlib
@@ -8,8 +8,10 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,22 +21,65 @@ from proto.errors import ConfigError, nearest
 
 @dataclass(frozen=True)
 class Builtin:
-    """A built-in name: where its callable lives (`package.module:callable`, imported when used), and one line on it."""
+    """A known name: where its callable lives (`package.module:callable`, imported when used), one line on it, and who
+    brought it: "built-in", or the distributions that registered it."""
 
     target: str
     summary: str
+    origin: str = "built-in"
+
+
+class Registry(Mapping[str, Builtin]):
+    """The built-in names of a kind, then those that installed packages register under the entry-point group `group`.
+
+    A built-in name stands for the built-in thing, whatever is installed. Nothing is imported to list them.
+    """
+
+    def __init__(self, group: str, builtins: Mapping[str, Builtin]) -> None:
+        self.group, self._builtins = group, dict(builtins)
+
+    @cached_property
+    def _registered(self) -> dict[str, list[EntryPoint]]:
+        found: dict[str, list[EntryPoint]] = {}
+        for entry in entry_points(group=self.group):
+            same = found.setdefault(entry.name, [])
+            # A distribution that lies on sys.path twice is one all the same.
+            if entry.name not in self._builtins and all(_origin(entry) != _origin(other) for other in same):
+                same.append(entry)
+        return {name: entries for name, entries in sorted(found.items()) if entries}
+
+    def __getitem__(self, name: str) -> Builtin:
+        if name in self._builtins:
+            return self._builtins[name]
+        entries = self._registered[name]
+        summary = entries[0].dist.metadata["Summary"] if entries[0].dist else None
+        return Builtin(entries[0].value, summary or entries[0].value, ", ".join(map(_origin, entries)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._builtins, *self._registered])
+
+    def __len__(self) -> int:
+        return len(self._builtins) + len(self._registered)
+
+
+def _origin(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unnamed distribution"
 
 
 def check_name(key: str, name: str, builtins: Mapping[str, Builtin]) -> None:
     """Raises ConfigError when `name` cannot be resolved as far as can be told without importing anything."""
     place, colon, attribute = name.partition(":")
     if name in builtins:
+        if "," in builtins[name].origin:
+            both = builtins[name].origin
+            raise ConfigError(key, name, f"is registered by {both}; uninstall one, or use package.module:callable")
         return
     if not colon:
         raise ConfigError(
             key, name, f"unknown; {nearest(name, builtins)}; your own: package.module:callable or ./file.py:callable"
         )
-    if not place or not attribute.isidentifier():
+    path = place.startswith((".", "/")) and not place.endswith(".py")
+    if not place or not attribute.isidentifier() or path:
         raise ConfigError(key, name, "is neither package.module:callable nor ./file.py:callable")
     if place.endswith(".py") and not Path(place).is_file():
         raise ConfigError(key, name, f"there is no file {place} in {os.getcwd()}")

@@ -52,11 +52,28 @@ def slot_size(arrays: Layout, classes: int) -> int:
     return -(-starts({**arrays, **beside})[1] // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
+def largest(one: Layout, n: int, tokens: int = 0) -> Layout:
+    """The arrays of the largest batch of instances like `one`: n of them, or n with at most `tokens` padded positions.
+
+    With `tokens` the first dimension of "inputs" counts positions, and that of every array that has as many.
+    """
+    positions = one["inputs"][0][:1] if tokens else None
+    found = {}
+    for name, (shape, dtype) in one.items():
+        by_position = shape and shape[:1] == positions
+        found[name] = ((1, tokens, *shape[1:]) if by_position else (n, *shape)), dtype
+    return found
+
+
 def slot_bytes(spec: DataSpec) -> int:
     """Bytes of a slot that holds the largest batch of `spec`."""
-    n = spec.max_batch
-    inputs = (n, *spec.input_shape), np.dtype(spec.input_dtype)
-    return slot_size({"inputs": inputs, "targets": ((n,), np.dtype(np.int64))}, spec.classes)
+    one = {
+        "inputs": (spec.input_shape, np.dtype(spec.input_dtype)),
+        "targets": (spec.target_shape, np.dtype(spec.target_dtype)),
+        **{name: (shape, np.dtype(dtype)) for name, (dtype, shape) in spec.beside.items()},
+    }
+    layout = largest(one, spec.max_batch, spec.max_tokens)
+    return slot_size(layout, spec.classes)
 
 
 class Memory:

@@ -1,1 +1,1 @@
-"""The built-in data sets. Each module has one plugin, named in `batcher.config.DATASETS`."""
+"""The built-in data sets. `batcher.config.DATASETS` names their callables, docs/plugins.md says what they read."""

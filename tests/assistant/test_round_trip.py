@@ -103,7 +103,7 @@ def test_wired_in_one_process_batch_b_is_chosen_with_version_b_minus_lag(lag: in
 def test_wired_in_one_process_an_instance_that_is_not_finite_does_not_end_the_run(tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
     inputs[7] = np.nan
-    core = opened(Data(ArraySplit(inputs, np.zeros(60))), batch_size=8, lag=2)
+    core = opened(Data(ArraySplit(inputs, np.zeros(60, int))), batch_size=8, lag=2)
     learner = Learner(core.spec, AssistantConfig(), ordered=True)
     stream = serial(core, learner, 2, tmp_path)
     for batch in stream:

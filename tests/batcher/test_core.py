@@ -177,14 +177,14 @@ def test_a_class_that_only_the_test_split_has_is_counted_or_refused() -> None:
 
 
 def test_splits_of_another_shape_are_refused_before_anything_is_trained() -> None:
-    other = ArraySplit(np.zeros((8, 3), np.float32), np.zeros(8))
+    other = ArraySplit(np.zeros((8, 3), np.float32), np.zeros(8, int))
     with pytest.raises(ConfigError, match="shape"):
         opened(Data(labelled([0, 1] * 4), other), batch_size=4)
 
 
 @pytest.mark.parametrize(("mean", "std"), [((0.1, 0.2, 0.3), (1.0, 1.0, 1.0)), ((0.1,), (1.0, 1.0, 1.0)), ((0.1,), ())])
 def test_a_normalisation_that_does_not_fit_the_channels_is_refused(mean: Any, std: Any) -> None:
-    images = ArraySplit(np.zeros((8, 2, 4, 4), np.uint8), np.zeros(8))
+    images = ArraySplit(np.zeros((8, 2, 4, 4), np.uint8), np.zeros(8, int))
     with pytest.raises(ConfigError, match="2 channels"):
         opened(Data(images, mean=mean, std=std), batch_size=4)
 

@@ -8,7 +8,7 @@ import pytest
 
 from batcher.config import DATASETS, POLICIES, DataConfig
 from batcher.datasets.arrays import ArraySplit
-from batcher.datasets.mnist import FILES
+from batcher.datasets.idx import FILES
 from batcher.plugin import load
 from batcher.source import Source
 from proto.errors import ConfigError

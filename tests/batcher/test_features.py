@@ -64,7 +64,7 @@ def test_vectors_are_averaged_over_runs() -> None:
 @pytest.mark.parametrize("scale", [1e-3, 1, 1000])
 def test_the_mean_squared_norm_is_one_for_any_scale_of_the_inputs(scale: float) -> None:
     inputs = (RNG.gamma(2, size=(600, 20)) * scale).astype(np.float32)
-    store = FeatureStore(Source(ArraySplit(inputs, np.zeros(600)), "toy"), 256, 0)
+    store = FeatureStore(Source(ArraySplit(inputs, np.zeros(600, int)), "toy"), 256, 0)
     features, _, _ = store.get(np.arange(600))
     assert np.square(features).sum(axis=1).mean() == pytest.approx(1, abs=0.15)
 
@@ -72,20 +72,20 @@ def test_the_mean_squared_norm_is_one_for_any_scale_of_the_inputs(scale: float) 
 def test_one_instance_that_is_not_finite_does_not_spoil_the_scale_of_the_others() -> None:
     inputs = np.full((50, 20), 1000, np.float32)
     inputs[7, 3] = np.nan
-    store = FeatureStore(Source(ArraySplit(inputs, np.zeros(50)), "toy"), 256, 0)
+    store = FeatureStore(Source(ArraySplit(inputs, np.zeros(50, int)), "toy"), 256, 0)
     features, _, _ = store.get(np.array([0, 1, 2]))
     assert np.square(features).sum(axis=1).mean() == pytest.approx(1, abs=0.15)
 
 
 def test_inputs_that_are_all_zero_are_left_at_zero() -> None:
-    store = FeatureStore(Source(ArraySplit(np.zeros((9, 4), np.uint8), np.zeros(9)), "toy"), 256, 0)
+    store = FeatureStore(Source(ArraySplit(np.zeros((9, 4), np.uint8), np.zeros(9, int)), "toy"), 256, 0)
     assert not store.get(np.arange(9))[0].any()
 
 
 @pytest.mark.parametrize("limit", [4, 16, 64])
 @pytest.mark.parametrize("split", [ArraySplit, Bare])
 def test_the_limit_holds_whatever_the_split_offers(split: type, limit: int) -> None:
-    source = Source(split(RNG.normal(size=(30, 1, 16, 16)).astype(np.float32), np.zeros(30)), "toy")
+    source = Source(split(RNG.normal(size=(30, 1, 16, 16)).astype(np.float32), np.zeros(30, int)), "toy")
     store = FeatureStore(source, limit, 0)
     assert store.dim <= limit
     ids = np.array([3, 4])

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from batcher.generator import Generator, Plan, Position, Select, batch_sizes
+from batcher.cut import ByCount, batch_sizes
+from batcher.generator import Generator, Plan, Position, Select
 from proto.types import Float32s, Int64s
 
 
@@ -23,9 +24,10 @@ def keep(p: float | Sequence[float]) -> Select:
 
 def make(cls: type[Generator] = Generator, p: float | Sequence[float] = 1.0, **changes: Any) -> Generator:
     given: dict[str, Any] = {
-        "size": 100, "splits": {}, "batch_size": 32, "total": 250, "eval_every": 0, "seed": 3, "select": keep(p),
+        "size": 100, "splits": {}, "total": 250, "eval_every": 0, "seed": 3, "select": keep(p),
     }  # fmt: skip
-    return cls(**given | changes)
+    cut = ByCount(changes.pop("batch_size", 32))
+    return cls(**{**given, "cuts": dict.fromkeys(("train", "validation", "test"), cut), **changes})
 
 
 def plans(generator: Generator) -> list[Plan]:

@@ -198,7 +198,7 @@ def test_labels_that_cannot_be_read_do_not_stop_the_start(make_core):
 
 
 def test_a_process_that_cannot_load_the_data_says_why(make_core):
-    with pytest.raises(RuntimeError, match="cannot load the data set: FileNotFoundError: no such folder here"):
+    with pytest.raises(RuntimeError, match=r"cannot load the data set: data\.name.*FileNotFoundError: no such"):
         make_core(1, plugin="not_in_a_worker")
 
 

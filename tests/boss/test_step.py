@@ -95,7 +95,7 @@ def test_uint8_inputs_are_normalised_per_channel(
 ) -> None:
     images = RNG.integers(0, 256, (2, *shape), dtype=np.uint8)
     prepare = Preparer(spec(input_shape=shape, input_dtype="uint8", mean=mean, std=std), CPU)
-    inputs, targets, weights = prepare(batch([1, 2], inputs=images, targets=np.array([2, 1])))
+    inputs, targets, weights, _ = prepare(batch([1, 2], inputs=images, targets=np.array([2, 1])))
     per_channel = (-1, *[1] * (len(shape) - 1))
     m, s = np.reshape(mean or [0.0], per_channel), np.reshape(std or [1.0], per_channel)
     np.testing.assert_allclose(inputs.numpy(), (images / 255 - m) / s, atol=1e-5)
@@ -107,13 +107,13 @@ def test_uint8_inputs_are_normalised_per_channel(
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
 def test_other_inputs_are_left_as_they_are(dtype: type) -> None:
     values = np.array([[1, 2, 3, 4, 5, 6]], dtype)
-    inputs, _, _ = Preparer(spec(mean=(5.0,), std=(5.0,)), CPU)(batch([1], inputs=values))
+    inputs, _, _, _ = Preparer(spec(mean=(5.0,), std=(5.0,)), CPU)(batch([1], inputs=values))
     np.testing.assert_array_equal(inputs.numpy(), values)
     assert inputs.numpy().dtype == dtype
 
 
 def test_the_tensors_do_not_share_memory_with_the_slot() -> None:
     values = np.ones((1, 6), np.float32)
-    inputs, _, _ = Preparer(spec(), CPU)(batch([1], inputs=values))
+    inputs, _, _, _ = Preparer(spec(), CPU)(batch([1], inputs=values))
     values[:] = 99
     assert inputs.tolist() == [[1.0] * 6]
