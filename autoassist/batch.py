@@ -35,6 +35,11 @@ class Batch:
     weights: Tensor
     """What the policy has each count for in the mean that `Loader.report` returns, float32 [B]."""
     ticket: Ticket = field(repr=False, compare=False)
+    mask: Tensor | None = None
+    """Where instances differ in length: bool [B, T], true where a position is the instance's own; elsewhere the inputs
+    are 0."""
+    lengths: Tensor | None = None
+    """The same as a number of positions, int64 [B]."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -61,11 +66,15 @@ class Batch:
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(device, non_blocking=non_blocking)
 
-        return replace(self, data=each(move, self.data), weights=move(self.weights))
+        return self._each(move)
 
     def pin_memory(self) -> "Batch":
         """The batch in pinned memory, so that `to(device, non_blocking=True)` does not wait."""
-        return replace(self, data=each(Tensor.pin_memory, self.data), weights=self.weights.pin_memory())
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        rest = {name: each(change, getattr(self, name)) for name in ("weights", "mask", "lengths")}
+        return replace(self, data=each(change, self.data), **rest)
 
 
 def each(change: Callable[[Tensor], Tensor], data: Any) -> Any:

@@ -18,8 +18,8 @@ import torch
 from torch.utils.data import Subset as TorchSubset
 from torch.utils.data import TensorDataset
 
+from batcher.collate import plain
 from batcher.datasets.arrays import ArraySplit
-from batcher.decode import plain
 from batcher.handed import sizes
 from batcher.plugin import Subset
 from proto.errors import ConfigError

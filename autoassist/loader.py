@@ -1,6 +1,6 @@
 """`autoassist.Loader`: batches for anybody's own training loop, chosen by the Assistant."""
 
-import math
+import json
 import os
 import warnings
 import weakref
@@ -15,11 +15,13 @@ from torch import Tensor
 from autoassist.batch import Batch, Ticket
 from autoassist.config import Settings, checked
 from autoassist.handover import hand_over
+from autoassist.reports import check, mean
 from autoassist.service import Service
 from batcher.handed import NAME
 from proto.errors import ConfigError
 from proto.messages import Batch as Message
 from proto.messages import DataSpec
+from proto.structure import PAIR, put_together
 from proto.types import Array
 
 UNREPORTED = 32
@@ -78,7 +80,8 @@ class Loader:
         for key, value in (config or {}).items():
             section, dot, name = key.partition(".")
             if not dot or name in tables.get(section, {}):
-                raise ConfigError(f"config[{key!r}]", value, "is no section.key, or one that Loader has an argument for")
+                problem = "is no section.key, or one that Loader has an argument for"
+                raise ConfigError(f"config[{key!r}]", value, problem)
             tables.setdefault(section, {})[name] = value
         checked(tables)
         self._run_dir = None if run_dir is None else Path(run_dir).absolute()
@@ -92,6 +95,7 @@ class Loader:
         self._state: dict[str, Any] | None = None
         """What the service is to go on from, once it starts."""
         self._spec: DataSpec | None = None
+        self._structure: Any = PAIR
         self._closed = self._complete = False
         self._without_report = 0
         self._said = False
@@ -126,14 +130,14 @@ class Loader:
         A batch that is reported again is not counted again. Raises ValueError when the shape is another, TypeError when
         it is no tensor.
         """
-        _check(batch, losses)
+        check(len(batch), losses)
         ticket = batch.ticket
         service = self._held.service
         if not ticket.reported and service is not None and service.running:
             ticket.reported = True
             self._without_report = 0
             service.outlet.report(ticket.message, service.account.batches, losses)
-        return _mean(losses, batch.weights if ticket.weighted else None) * ticket.share
+        return mean(losses, batch.weights if ticket.weighted else None) * ticket.share
 
     def _next(self) -> Batch | None:
         if self._complete:
@@ -154,7 +158,9 @@ class Loader:
         tensors = {name: self._copy(array) for name, array in message.arrays.items()}
         ticket = Ticket(message.model_copy(update={"arrays": {}}), weighted=bool((message.weights != 1).any()))
         weights = self._copy(message.weights)
-        return Batch((tensors["inputs"], tensors["targets"]), torch.tensor(message.ids), weights, ticket)
+        data = put_together(self._structure, tensors)
+        mask, lengths = tensors.get("mask"), tensors.get("lengths")
+        return Batch(data, torch.tensor(message.ids), weights, ticket, mask, lengths)
 
     def _copy(self, array: Array) -> Tensor:
         dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
@@ -172,8 +178,8 @@ class Loader:
         if self._without_report >= UNREPORTED and not self._said and self._settings.policy.name != "uniform":
             self._said = True
             warnings.warn(
-                f"the last {UNREPORTED} batches were not reported: without losses the Assistant cannot tell what matters, "
-                "and selection is uniform; call loss = loader.report(batch, losses) in the loop",
+                f"the last {UNREPORTED} batches were not reported: without their losses the Assistant cannot tell what "
+                "matters, and selection falls back to uniform; call loss = loader.report(batch, losses) in the loop",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -211,8 +217,8 @@ class Loader:
     def stats(self) -> dict[str, Any]:
         """How it goes: what was trained, considered and kept, who waited, and what the Assistant says of itself.
 
-        `trained`, `candidates`, `kept_fraction`, `dropped_per_class`, `waited_s` (for batches) and `reports_made` are as
-        of now; `assistant_...` and `batcher_...` are what these said last, at most some seconds ago.
+        `trained`, `candidates`, `kept_fraction`, `dropped_per_class`, `waited_s` (for batches) and `reports_made` are
+        as of now; `assistant_...` and `batcher_...` are what these said last, at most some seconds ago.
         """
         return {} if self._held.service is None else self._held.service.stats()
 
@@ -259,6 +265,7 @@ class Loader:
         if self._held.service is None:
             service = Service(self._settings, self._run_dir, self._state)
             self._held.service, self._spec = service, service.spec
+            self._structure = json.loads(service.spec.structure) if service.spec.structure else PAIR
         return self._held.service
 
     def close(self) -> None:
@@ -304,30 +311,3 @@ class _Held:
         if os.getpid() == self._owner:  # a child that was forked has a copy of this, and must leave it alone
             self.end()
             os.close(self.descriptor)
-
-
-def _check(batch: Batch, losses: Any) -> None:
-    n = len(batch)
-    if not isinstance(losses, Tensor):
-        raise TypeError(f"report takes the losses as a tensor of shape [{n}], not a {type(losses).__name__}")
-    if losses.shape == (n,):
-        return
-    found = list(losses.shape)
-    if not found:
-        fix = 'a mean is too late: give the criterion reduction="none", as in cross_entropy(logits, targets, reduction="none")'
-    elif found[0] == n:
-        dims = ", ".join(str(k) for k in range(1, len(found)))
-        fix = f"bring it to one number for each: losses.mean(dim=({dims},))"
-    elif math.prod(found) == n:
-        fix = "losses.reshape(-1)"
-    else:
-        fix = "report the whole batch at once, before anything is filtered"
-    raise ValueError(f"report takes one loss for each of the {n} instances, shape [{n}], not {found}: {fix}")
-
-
-def _mean(losses: Tensor, weights: Tensor | None) -> Tensor:
-    losses = losses.float()  # a mean in half precision loses what it is made of
-    if weights is None:
-        return losses.mean()
-    weights = weights.to(losses.device, non_blocking=True)
-    return (losses * weights).sum() / weights.sum()

@@ -15,7 +15,7 @@ from typing import Any
 from autoassist.attendant import OUTCOME
 from autoassist.config import Settings, to_toml
 from autoassist.signals import kept_from_children
-from batcher.handed import descriptors
+from batcher.handed import NAME, descriptors
 from boss.account import Account
 from boss.inlet import Stream
 from boss.outlet import LossOutlet
@@ -264,7 +264,7 @@ class Service:
         if kept:
             shutil.rmtree(self.run_dir, ignore_errors=True)
         if code == 2:
-            return ConfigError.told(reason)
+            return ConfigError.told(reason.replace(f"data.name = {NAME!r}", "train_set"))
         text = f"{reason or 'the supervising process died'}; `load_state_dict` of your last state goes on from there"
         return RuntimeError(f"{text}\nThe end of {log.name}:\n{said}" if said else text)
 

@@ -25,10 +25,18 @@ def plain(values: Any) -> Array:
 
 
 def place(item: Any, out: Mapping[str, Array], row: int) -> None:
-    """Writes `item`, a pair of input and label, into `row` of the arrays `out`.
+    """Writes `item`, a pair of input and label, or a dict of them and more by name, into `row` of the arrays `out`.
 
     Raises ValueError when it has another shape than the others.
     """
+    if isinstance(item, Mapping):
+        for name in item.keys() - {"inputs", "targets"}:
+            value = plain(item[name])
+            if value.shape != out[name].shape[1:]:
+                here, there = list(value.shape), list(out[name].shape[1:])
+                raise ValueError(f"{name} has shape {here}, that of the first item {there}; pad it to one shape")
+            out[name][row] = value
+        item = item["inputs"], item["targets"]
     inputs, label = item
     array = plain(inputs)
     if "mask" in out:

@@ -103,6 +103,7 @@ class BatcherCore:
                 if key not in ("inputs", "targets")
             },
             vocabulary=data.vocabulary,
+            structure=data.structure,
         )
         self.skipped: list[int] = []
         """Ids of instances that cannot be used."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from batcher.config import DataConfig
 from batcher.plugin import Data
+from batcher.structured import structured
 from proto.errors import ConfigError
 from proto.resolver import resolve
 
@@ -55,11 +56,11 @@ def read(descriptor: int) -> Any:
         made = pickle.loads(parts[0], buffers=parts[1:])
     except Exception as error:  # whatever the user's classes raise
         what = "factory" if header["factory"] else "train_set"
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(what, header["shown"], f"arrives in the Batcher, but cannot be unpickled: {reason}") from error
+        reason = f"arrives in the Batcher, but cannot be unpickled: {type(error).__name__}: {error}"
+        raise ConfigError(what, header["shown"], reason) from error
     if header["factory"]:
         made = _made(made, header["shown"])
-    return _train_only(made, header["classes"])
+    return structured(_train_only(made, header["classes"]), NAME)
 
 
 def _made(factory: str | Callable[[], Any], shown: str) -> Any:

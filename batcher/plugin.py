@@ -48,6 +48,8 @@ class Data:
     mean: Sequence[float] = ()
     std: Sequence[float] = ()
     vocabulary: int = 0
+    structure: str = ""
+    """What instances are put together to where batches arrive, as `proto.structure` has it in JSON; "": pairs."""
 
 
 def load(config: DataConfig) -> Data:
