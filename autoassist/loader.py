@@ -143,7 +143,7 @@ class Loader:
         if self._complete:
             return None
         service = self._service()
-        self._look_at_reports()
+        self._look_at_reports(service)
         message = service.next()
         if message is None:
             self._complete = True
@@ -168,12 +168,12 @@ class Loader:
         np.copyto(tensor.numpy(), array)
         return tensor
 
-    def _look_at_reports(self) -> None:
-        run = self._settings.run
-        if run.deterministic and self._without_report >= run.lag:
+    def _look_at_reports(self, service: Service) -> None:
+        run, missing = self._settings.run, service.account.batches - service.outlet.made
+        if run.deterministic and missing >= run.lag:
             raise RuntimeError(
-                f"{self._without_report} batches were not reported, and deterministic=True waits for reports; call "
-                "loss = loader.report(batch, losses) in the loop"
+                f"{missing} batches were not reported, and with deterministic=True the next one waits for that; call "
+                "loss = loader.report(batch, losses) for each"
             )
         if self._without_report >= UNREPORTED and not self._said and self._settings.policy.name != "uniform":
             self._said = True
@@ -235,7 +235,7 @@ class Loader:
         state: dict[str, Any] = {"version": STATE_VERSION, "seed": run.seed, "train_size": 0, "stream": self._state}
         service = self._held.service
         if service is not None and not self._closed:
-            if run.deterministic and self._without_report and not self._complete:
+            if run.deterministic and service.account.batches > service.outlet.made:
                 raise RuntimeError("a batch was not reported: call state_dict after loader.report(batch, losses)")
             state["train_size"] = service.spec.train_size
             state["stream"] = service.state()
@@ -309,5 +309,6 @@ class _Held:
 
     def close(self) -> None:
         if os.getpid() == self._owner:  # a child that was forked has a copy of this, and must leave it alone
-            self.end()
+            if self.service is not None:
+                self.service.close()
             os.close(self.descriptor)

@@ -16,8 +16,8 @@ def check(n: int, losses: Any) -> None:
     if not found:
         fix = 'a mean is too late: cross_entropy(logits, targets, reduction="none"), and so with other criteria'
     elif found[0] == n:
-        dims = ", ".join(str(k) for k in range(1, len(found)))
-        fix = f"bring it to one number for each: losses.mean(dim=({dims},))"
+        dims = list(range(1, len(found)))
+        fix = f"bring it to one number for each: losses.mean(dim={dims})"
     elif math.prod(found) == n:
         fix = "losses.reshape(-1)"
     else:

@@ -67,7 +67,9 @@ class Service:
         self._owner = os.getpid()
         self._worker: Guest | None = None
         self.settings, self.outcome, self._last = settings, dict[str, Any](), dict[str, Any]()
-        self.account, self.state_of_assistant = Account(), dict[str, bytes]()
+        self.account = Account()
+        self._final: dict[str, Any] | None = None
+        """What `state` is once the budget is used up."""
         self._temporary = run_dir is None
         self.run_dir = run_dir or make_socket_dir()
         self._attendant: subprocess.Popen[bytes] | None = None
@@ -174,7 +176,7 @@ class Service:
             return batch
         if not self.stream.complete:
             raise self._failure()
-        self._finish(self._worker)
+        self._finish()
         return None
 
     def release(self, batch: Batch) -> None:
@@ -186,7 +188,10 @@ class Service:
 
         Raises RuntimeError when it does not write its part.
         """
-        assert self._worker is not None, "the service has ended"
+        if self._worker is None:
+            if self._final is None:
+                raise RuntimeError("the Assistant had not written its part of the state when everything ended")
+            return self._final
         name = f"{checkpoint.name_of(self.account.batches)}-{self.outlet.made}"
         folder = checkpoint.folder_of(self.run_dir) / name
         if not folder.exists():
@@ -219,7 +224,7 @@ class Service:
 
     # -- the end
 
-    def _finish(self, worker: Guest) -> None:
+    def _finish(self) -> None:
         """The budget is used up: the last reports arrive, then everything ends."""
         deadline = time.monotonic() + LAST_REPORTS_S
         sent = self.outlet.sent
@@ -227,6 +232,8 @@ class Service:
             if self.outlet.sent > sent:  # the Assistant is slow, not away
                 sent, deadline = self.outlet.sent, time.monotonic() + LAST_REPORTS_S
             time.sleep(0.005)
+        with contextlib.suppress(RuntimeError):  # what was trained is trained
+            self._final = self.state()
         self.close()
 
     def close(self) -> None:

@@ -1,0 +1,87 @@
+"""The loader in a loop: every batch once, whatever the loop does."""
+
+import itertools
+import warnings
+from collections import Counter
+
+import pytest
+import torch
+
+from autoassist import Loader
+
+
+def test_a_loop_gets_the_budget_whatever_it_does(points):
+    loader = Loader(points, batch_size=32, budget=2.5, policy="uniform", seed=3)
+    assert len(loader) == loader.steps_total == 16  # 500 instances
+    assert loader.progress == 0
+    ids, kept = [], []
+
+    def take(batch):
+        ids.extend(batch.ids.tolist())
+        kept.append((batch, batch.inputs.clone()))
+
+    for batch in loader:  # left at once
+        take(batch)
+        break
+    for batch in itertools.islice(iter(loader), 2):  # a second iterator goes on
+        take(batch)
+    assert loader.progress == 96 / 500
+    with pytest.raises(ZeroDivisionError):
+        for batch in loader:
+            take(batch)
+            raise ZeroDivisionError
+    for batch in loader:  # an exception does not end it
+        take(batch)
+        losses = torch.arange(float(len(batch)), requires_grad=True)
+        mean = loader.report(batch, losses)
+        assert mean == losses.mean()
+        assert loader.report(batch, losses.half()).dtype == torch.float32
+    assert list(loader) == []
+    assert loader.progress == 1
+    times = Counter(ids)
+    assert len(ids) == 500 and set(times.values()) == {2, 3} and len(times) == 200
+    for batch, inputs in kept:  # a batch is the user's: what came later has not changed it
+        assert torch.equal(batch.inputs, inputs)
+        assert torch.equal(batch.inputs[:, 3].long(), batch.ids)
+        assert torch.equal(batch.inputs, points.tensors[0][batch.ids])
+        assert torch.equal(batch.targets, points.tensors[1][batch.ids])
+    stats = loader.stats()
+    assert stats["trained"] == stats["candidates"] == 500
+    assert stats["reports_made"] == stats["assistant_reports_folded"] == 12
+    assert stats["transport"] == "memfd"
+    loader.close()
+    loader.close()
+    with pytest.raises(RuntimeError, match="the loader is closed"):
+        loader.state_dict()
+
+
+def test_epochs_end_where_so_many_are_trained_and_the_policy_drops(points):
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    with Loader(points, batch_size=15, budget=3, gamma=0.05, deterministic=True, config={"run.lag": 2}) as loader:
+        lengths, numbers = [], []
+        for epoch in loader.epochs():
+            numbers.append(epoch.number)
+            lengths.append(0)
+            for batch in epoch:
+                logits = model(batch.inputs[:, :3])
+                losses = torch.nn.functional.cross_entropy(logits, batch.targets, reduction="none")
+                loader.report(batch, losses).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                lengths[-1] += len(batch)
+        assert numbers == [0, 1, 2]
+        assert lengths == [210, 195, 195]
+        assert loader.stats()["candidates"] > 600  # some were dropped
+        assert loader.stats()["assistant_version"] == len(loader)
+
+
+def test_without_reports_something_is_said_once(points):
+    with Loader(points, batch_size=4, budget=2) as loader, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert sum(len(batch) for batch in loader) == 400
+    assert [str(warning.message) for warning in said if "not reported" in str(warning.message)] == [
+        "the last 32 batches were not reported: without their losses the Assistant cannot tell what matters, and "
+        "selection falls back to uniform; call loss = loader.report(batch, losses) in the loop"
+    ]
+    assert loader.stats()["candidates"] == 400  # nothing was dropped
