@@ -1,12 +1,11 @@
 """A first look at a split: what its instances are like, told from its first items."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from batcher.collate import collated, plain
+from batcher.collate import Rich, collated, plain
 from batcher.plugin import Split
 from proto.errors import ConfigError
 from proto.transport import Layout
@@ -51,8 +50,8 @@ def look(split: Split, name: str) -> Look:
     if ragged and () in shapes:
         raise ConfigError("data.name", name, "its inputs are single numbers, which have no length; leave out lengths")
     layout: Layout = {"inputs": (inputs.shape, inputs.dtype), "targets": (label.shape, label.dtype)}
-    if isinstance(items[0], Mapping):
-        beside = {key: plain(value) for key, value in items[0].items() if key not in layout}
+    if isinstance(items[0], Rich):
+        beside = {key: plain(value) for key, value in items[0].beside.items()}
         layout = {**layout, **{key: (array.shape, array.dtype) for key, array in beside.items()}}
     return Look(layout, ragged, label.shape == () and label.dtype.kind == "i")
 
@@ -77,7 +76,7 @@ def first_items(split: Split, name: str, count: int) -> list[Any]:
 def _pair(item: Any, name: str) -> tuple[Array, Array]:
     """Input and label of an item as arrays that travel; class numbers as int64."""
     try:
-        inputs, label = (item["inputs"], item["targets"]) if isinstance(item, Mapping) else item
+        inputs, label = item
     except (TypeError, ValueError):
         raise ConfigError("data.name", name, "its items are no pairs (input, label)") from None
     arrays = []

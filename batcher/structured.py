@@ -1,10 +1,11 @@
-"""Instances of any structure as what the Batcher reads: named values, "inputs" and "targets" among them."""
+"""Instances of any structure as what the Batcher reads: pairs of input and label, with the other values beside them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from batcher.collate import Rich
 from batcher.look import first_items
 from batcher.plugin import Data, Split
 from proto.structure import INPUTS, PAIR, TARGETS, structure_of, take_apart
@@ -14,7 +15,7 @@ NO_LABEL = 0
 
 
 def structured(data: Data, name: str) -> Data:
-    """`data` with a training split whose items are named values, unless they are pairs of two values anyway.
+    """`data` with a training split whose items are `Rich` pairs, unless they are pairs of two values anyway.
 
     Raises ValueError for a value that is no numbers.
     """
@@ -29,7 +30,7 @@ def structured(data: Data, name: str) -> Data:
 
 
 class Structured:
-    """A split whose items are dicts of named values, as `proto.structure` names them; offers what the split offers."""
+    """A split whose items are `Rich` pairs, their values named by `structure`; offers what the split offers."""
 
     def __init__(self, split: Split, structure: Any) -> None:
         self._split, self._structure = split, structure
@@ -43,17 +44,17 @@ class Structured:
     def __len__(self) -> int:
         return len(self._split)
 
-    def __getitem__(self, index: int) -> Mapping[str, Any]:
-        return self._named(self._split[index])
+    def __getitem__(self, index: int) -> Rich:
+        return self._rich(self._split[index])
 
-    def _all(self, items: Sequence[Any]) -> list[Mapping[str, Any]]:
-        return [self._named(item) for item in items]
+    def _all(self, items: Sequence[Any]) -> list[Rich]:
+        return [self._rich(item) for item in items]
 
-    def _named(self, item: Any) -> Mapping[str, Any]:
+    def _rich(self, item: Any) -> Rich:
         values = take_apart(self._structure, item)
-        values.setdefault(TARGETS, NO_LABEL)
-        assert INPUTS in values, "a structure names its inputs"
-        return values
+        found = Rich((values.pop(INPUTS), values.pop(TARGETS, NO_LABEL)))
+        found.beside = values
+        return found
 
 
 def _names(structure: Any) -> set[str]:

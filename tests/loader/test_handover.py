@@ -92,7 +92,9 @@ class Holder:
 
 def test_the_attribute_that_cannot_travel_is_named():
     lock = threading.Lock()
-    with pytest.raises(ConfigError, match=r"^train_set\.files\['a'\]\[1\]\.lock = <unlocked .*cannot pickle .*factory="):
+    with pytest.raises(
+        ConfigError, match=r"^train_set\.files\['a'\]\[1\]\.lock = <unlocked .*cannot pickle .*factory="
+    ):
         hand_over(Items(files={"a": [0, Holder(lock=lock)]}), None, 0)
     with pytest.raises(ConfigError, match=r"^train_set\.transform uses lock = "):
         hand_over(Items(transform=lambda x: lock and x), None, 0)
@@ -113,7 +115,10 @@ def test_what_fails_on_arrival_is_said():
     def broken():
         raise FileNotFoundError("no photos here")
 
-    with pytest.raises(ConfigError, match=r"^factory = .*raised FileNotFoundError: no photos here"), arrived(factory=broken):
+    with (
+        pytest.raises(ConfigError, match=r"^factory = .*raised FileNotFoundError: no photos here"),
+        arrived(factory=broken),
+    ):
         pass
     with pytest.raises(ConfigError, match=r"nowhere:build.*no module 'nowhere'"), arrived(factory="nowhere:build"):
         pass
