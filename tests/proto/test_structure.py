@@ -49,7 +49,7 @@ def test_which_value_is_the_label(name, label):
 
 
 def test_a_named_tuple_that_is_not_here_is_made_anew():
-    Elsewhere = namedtuple("Elsewhere", "x y z")  # noqa: PYI024 (made as such data sets do)
+    Elsewhere = namedtuple("Elsewhere", "x y z")
     structure = structure_of(Elsewhere(IMAGE, SMALL, 1))
     structure["named"][0] = "no.such.module"
     again = put_together(structure, {"inputs": 1, "item[1]": 2, "targets": 3})
