@@ -54,6 +54,14 @@ class Batch:
         """The second of a pair. Raises AttributeError where instances are no pairs."""
         return self._pair()[1]
 
+    def __contains__(self, key: object) -> bool:
+        """Whether the instances are dicts with this `key`."""
+        return isinstance(self.data, dict) and key in self.data
+
+    def __getitem__(self, key: Any) -> Any:
+        """`data[key]`, so that a batch can be read as one instance is."""
+        return self.data[key]
+
     def _pair(self) -> Any:
         if isinstance(self.data, tuple | list) and len(self.data) == 2:
             return self.data
