@@ -12,12 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from autoassist import ranks
 from autoassist.batch import Batch, Ticket
 from autoassist.config import Settings, checked
+from autoassist.epochs import Epoch
 from autoassist.handover import hand_over
 from autoassist.reports import check, mean
-from autoassist.service import Service
+from autoassist.service import Held, Service
 from batcher.handed import NAME
+from boss.outlet import LossOutlet
 from proto.errors import ConfigError
 from proto.messages import Batch as Message
 from proto.messages import DataSpec
@@ -87,8 +90,14 @@ class Loader:
         self._run_dir = None if run_dir is None else Path(run_dir).absolute()
         if self._run_dir is not None and self._run_dir.exists() and any(self._run_dir.iterdir()):
             raise ConfigError("run_dir", str(run_dir), "is not empty; name a new folder")
-        self._held = _Held(hand_over(train_set, factory, classes))
-        tables["data"]["args"] = {"descriptor": self._held.descriptor}
+        self._ranks = ranks.present()
+        if self._ranks and deterministic and checked(tables).run.lag < self._ranks.count:
+            raise ConfigError(
+                "run.lag", tables["run"].get("lag"), f"there are {self._ranks.count} ranks; at least that"
+            )
+        first = self._ranks is None or self._ranks.rank == 0
+        self._held = Held(hand_over(train_set, factory, classes) if first else None)
+        tables["data"]["args"] = {"descriptor": -1 if self._held.descriptor is None else self._held.descriptor}
         self._settings: Settings = checked(tables)
         self._pin = torch.cuda.is_available() if pin_memory is None else pin_memory
         self._end = weakref.finalize(self, self._held.close)
@@ -106,18 +115,17 @@ class Loader:
         while (batch := self._next()) is not None:
             yield batch
 
-    def epochs(self) -> Iterator["Epoch"]:
+    def epochs(self) -> Iterator[Epoch]:
         """The Boss epochs that are left, to be iterated over one after the other.
 
         Epoch k ends with the batch that completes (k + 1) x N trained instances, N the size of the data set. Leaving
         one early leaves its rest to the next.
         """
         while not self._complete:
-            trained, size = self._trained, self.spec.train_size
+            trained, size, total = self._trained, self.spec.train_size, self.spec.train_total
             number = trained // size
-            last = min((number + 1) * size, self.spec.train_total)
-            yield Epoch(self, number, last)
-            if self._trained >= self.spec.train_total:
+            yield Epoch(number, min((number + 1) * size, total), lambda: self._trained, self._next)
+            if self._trained >= total:
                 self._next()  # nothing comes any more, and all ends
             elif self._trained == trained:
                 return  # nobody took a batch of it
@@ -132,31 +140,45 @@ class Loader:
         """
         check(len(batch), losses)
         ticket = batch.ticket
-        service = self._held.service
-        if not ticket.reported and service is not None and service.running:
+        outlet, step = self._outlet()
+        if not ticket.reported and outlet is not None:
             ticket.reported = True
             self._without_report = 0
-            service.outlet.report(ticket.message, service.account.batches, losses)
+            outlet.report(ticket.message, step, losses)
         return mean(losses, batch.weights if ticket.weighted else None) * ticket.share
 
     def _next(self) -> Batch | None:
         if self._complete:
             return None
-        service = self._service()
+        service = self._start()
         self._look_at_reports(service)
-        message = service.next()
-        if message is None:
-            self._complete = True
-            return None
-        batch = self._own(message)
-        service.release(message)
+        if self._ranks is not None:
+            found = self._ranks.next(service)
+            batch = None if found is None else self._own(*found)
+        else:
+            assert service is not None, "a process alone has the service"
+            message = service.next()
+            batch = None if message is None else self._own(message)
+            if message is not None:
+                service.release(message)
+        self._complete = batch is None
         self._without_report += 1
         return batch
 
-    def _own(self, message: Message) -> Batch:
+    def _outlet(self) -> tuple[LossOutlet | None, int]:
+        """Where reports go, if there is anybody to take them, and the step they are of."""
+        service = self._held.service
+        if service is not None and service.running:
+            return service.outlet, service.account.batches
+        if self._ranks is not None and self._ranks.rank and self._spec is not None:
+            return self._ranks.outlet, self._ranks.trained // self._settings.batcher.batch_size
+        return None, 0
+
+    def _own(self, message: Message, share: float = 1.0) -> Batch:
         """`message` as a batch that owns its memory: its slot is free again, whatever the user does with the batch."""
         tensors = {name: self._copy(array) for name, array in message.arrays.items()}
-        ticket = Ticket(message.model_copy(update={"arrays": {}}), weighted=bool((message.weights != 1).any()))
+        bare = message.model_copy(update={"arrays": {}})
+        ticket = Ticket(bare, share, weighted=bool((message.weights != 1).any()))
         weights = self._copy(message.weights)
         data = put_together(self._structure, tensors)
         mask, lengths = tensors.get("mask"), tensors.get("lengths")
@@ -168,8 +190,9 @@ class Loader:
         np.copyto(tensor.numpy(), array)
         return tensor
 
-    def _look_at_reports(self, service: Service) -> None:
-        run, missing = self._settings.run, service.account.batches - service.outlet.made
+    def _look_at_reports(self, service: Service | None) -> None:
+        run = self._settings.run
+        missing = service.account.batches - service.outlet.made if service and self._ranks is None else 0
         if run.deterministic and missing >= run.lag:
             raise RuntimeError(
                 f"{missing} batches were not reported, and with deterministic=True the next one waits for that; call "
@@ -188,7 +211,7 @@ class Loader:
 
     def __len__(self) -> int:
         """Batches of the whole budget: those that a loop takes from the beginning."""
-        return self.spec.train_batches
+        return self.spec.train_batches // (self._ranks.count if self._ranks else 1)
 
     @property
     def steps_total(self) -> int:
@@ -204,7 +227,7 @@ class Loader:
     def spec(self) -> DataSpec:
         """The data set as the Batcher sees it."""
         if self._spec is None:
-            self._service()
+            self._start()
             assert self._spec is not None
         return self._spec
 
@@ -212,6 +235,8 @@ class Loader:
     def _trained(self) -> int:
         if self._held.service is not None:
             return self._held.service.account.trained
+        if self._ranks is not None and self._ranks.rank:
+            return self._ranks.trained
         return int(self._state["account"]["trained"]) if self._state else 0
 
     def stats(self) -> dict[str, Any]:
@@ -232,6 +257,8 @@ class Loader:
         RuntimeError when the loader is closed, or something failed.
         """
         run = self._settings.run
+        if self._ranks is not None and self._spec is not None and not self._complete:
+            self._ranks.collect(self._held.service)
         state: dict[str, Any] = {"version": STATE_VERSION, "seed": run.seed, "train_size": 0, "stream": self._state}
         service = self._held.service
         if service is not None and not self._closed:
@@ -254,19 +281,37 @@ class Loader:
         if state["seed"] != run.seed:
             raise ValueError(f"the state is of seed {state['seed']}, this loader's is {run.seed}")
         self._held.end()
+        self._spec = None
         self._state, self._complete, self._without_report = state["stream"], False, 0
         self._size = state["train_size"]
 
     # -- start and end
 
-    def _service(self) -> Service:
+    def _start(self) -> Service | None:
+        """The service, started if it was not; None on other ranks than 0."""
         if self._closed:
             raise RuntimeError("the loader is closed")
-        if self._held.service is None:
-            service = Service(self._settings, self._run_dir, self._state)
-            self._held.service, self._spec = service, service.spec
-            self._structure = json.loads(service.spec.structure) if service.spec.structure else PAIR
-        return self._held.service
+        if self._held.service is None and self._held.descriptor is not None:
+            self._held.service = self._made()
+            self._spec = None
+        service = self._held.service
+        if self._spec is None:
+            if self._ranks is not None:
+                spec = self._ranks.spec(service)
+            else:
+                assert service is not None, "a process alone has the service"
+                spec = service.spec
+            self._spec = spec
+            self._structure = json.loads(spec.structure) if spec.structure else PAIR
+        return service
+
+    def _made(self) -> Service:
+        try:
+            return Service(self._settings, self._run_dir, self._state)
+        except Exception as error:
+            if self._ranks is not None:
+                self._ranks.fail(error)
+            raise
 
     def close(self) -> None:
         """Ends Batcher and Assistant, if they run, and waits for that: about a second. Closing twice does nothing."""
@@ -278,37 +323,3 @@ class Loader:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-class Epoch:
-    """One Boss epoch of a loader: iterate over it once."""
-
-    def __init__(self, loader: Loader, number: int, last: int) -> None:
-        self._loader, self.number, self._last = loader, number, last
-
-    def __iter__(self) -> Iterator[Batch]:
-        while self._loader._trained < self._last and (batch := self._loader._next()) is not None:
-            yield batch
-
-    def __index__(self) -> int:
-        return self.number
-
-
-class _Held:
-    """What a loader must give back, apart from the loader, so that it can be given back when that is collected."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor, self._owner = descriptor, os.getpid()
-        self.service: Service | None = None
-
-    def end(self) -> None:
-        """Ends the service, if there is one."""
-        if self.service is not None:
-            self.service.close()
-            self.service = None
-
-    def close(self) -> None:
-        if os.getpid() == self._owner:  # a child that was forked has a copy of this, and must leave it alone
-            if self.service is not None:
-                self.service.close()
-            os.close(self.descriptor)

@@ -276,6 +276,27 @@ class Service:
         return RuntimeError(f"{text}\nThe end of {log.name}:\n{said}" if said else text)
 
 
+class Held:
+    """What a loader must give back, apart from the loader, so that it can be given back when that is collected."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self.descriptor, self._owner = descriptor, os.getpid()
+        self.service: Service | None = None
+
+    def end(self) -> None:
+        """Ends the service, if there is one."""
+        if self.service is not None:
+            self.service.close()
+            self.service = None
+
+    def close(self) -> None:
+        if os.getpid() == self._owner:  # a child that was forked has a copy of this, and must leave it alone
+            if self.service is not None:
+                self.service.close()
+            if self.descriptor is not None:
+                os.close(self.descriptor)
+
+
 def _newest_beats(path: Path) -> dict[str, dict[str, Any]]:
     """What each worker last said of itself, from the end of metrics.jsonl."""
     found: dict[str, dict[str, Any]] = {}

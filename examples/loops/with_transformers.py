@@ -85,9 +85,10 @@ size = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "in
 config = BertConfig(vocab_size=WORDS + 2, num_labels=len(CLASSES), max_position_embeddings=LENGTH, **size)
 model = BertForSequenceClassification(config)
 
-with tempfile.TemporaryDirectory() as folder, autoassist.Loader(
-    train_set, batch_size=32, budget=args.budget, classes=len(CLASSES)
-) as loader:
+with (
+    tempfile.TemporaryDirectory() as folder,
+    autoassist.Loader(train_set, batch_size=32, budget=args.budget, classes=len(CLASSES)) as loader,
+):
     arguments = TrainingArguments(
         folder, max_steps=len(loader), learning_rate=1e-3, warmup_steps=50, logging_steps=100, save_strategy="no",
         report_to=[], disable_tqdm=True, per_device_eval_batch_size=250,
