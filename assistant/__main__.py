@@ -24,7 +24,7 @@ def body(worker: Worker) -> None:
     spec = worker.expect(DataSpec)
     deterministic = worker.run.deterministic
     learner = Learner(spec, config, ordered=deterministic)
-    history = History(spec.train_size, worker.run.lag) if deterministic else None
+    history = History(spec.ledger_size, worker.run.lag) if deterministic else None
 
     def save(mark: Mark) -> None:
         try:

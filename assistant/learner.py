@@ -46,8 +46,9 @@ class Learner:
         self._feature_dim = spec.feature_dim
         self.ordered = ordered
         self.on_version: Callable[[], None] = lambda: None
-        self.ledger = Ledger(spec.train_size)
-        self._changed = np.zeros(spec.train_size, bool)
+        self.ledger = Ledger(spec.ledger_size)
+        self._changed = np.zeros(spec.ledger_size, bool)
+        self._ids_below = 2**63 if spec.stream else spec.train_size
         self._full = False
         """Whether the next snapshot must tell the whole ledger."""
         self._features: OrderedDict[tuple[int, int], Features] = OrderedDict()
@@ -87,7 +88,7 @@ class Learner:
         A report with an id outside the data set is refused whole. A loss that is not finite is quarantined: counted,
         its id shown, and kept out of ledger, mean and learning.
         """
-        if len(message.ids) == 0 or message.ids.min() < 0 or message.ids.max() >= len(self.ledger):
+        if len(message.ids) == 0 or message.ids.min() < 0 or message.ids.max() >= self._ids_below:
             self.reports_refused += 1
             return
         key = (message.incarnation, message.batch_id)
@@ -121,7 +122,7 @@ class Learner:
         if not finite.any():
             return
         self.ledger.fold(message.ids[finite], message.losses[finite], message.step)
-        self._changed[message.ids[finite]] = True
+        self._changed[message.ids[finite & (message.ids < len(self.ledger))]] = True
         mean = float(message.losses[finite].mean(dtype=np.float64))
         self.mean_loss = MEAN_DECAY * self.mean_loss + (1 - MEAN_DECAY) * mean if self._mean_begun else mean
         self._mean_begun = True
@@ -197,7 +198,7 @@ class Learner:
         if not self.ordered:  # else `assistant.history` tells the Batcher
             self._full, self.deltas = True, 0
             self._changed[:] = self.ledger.times_trained > 0
-        self._mean_begun = bool(np.isfinite(self.ledger.last_loss).any())
+        self._mean_begun = self.mean_loss != 0 or bool(np.isfinite(self.ledger.last_loss).any())
 
     def metrics(self) -> dict[str, Value]:
         """Counts, and the accuracy and AUC of "loss above the mean" over the window."""

@@ -6,17 +6,16 @@ F1 and time of each of the eight combinations, with the ratio of its time to tha
 """
 
 import itertools
-import json
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from autoassist import launch as launching
 from autoassist.config import Settings
+from autoassist.report import BLUE, GREY, Grid, Report, picture
+from autoassist.sweep import Run, Stopped, Summary, Sweep
 from proto.errors import ConfigError
 
 TECHNIQUES = ("AMP", "GA", "PM")
@@ -63,12 +62,15 @@ def ablate(settings: Settings, repeats: int, amp: str, k: int, console: Console)
             "--accumulate", k, f"must divide batcher.batch_size = {settings.batcher.batch_size} into 2 or more"
         )
     folder = Path(settings.run.dir) / (settings.run.name or f"ablate-{settings.data.name}-{settings.boss.model}")
-    results: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in ARMS}
-    for repeat, arm in itertools.product(range(repeats), ARMS):
-        summary = _run(settings_of(arm, settings, amp, k), folder, f"{arm.name}-{repeat}", repeat, console)
-        if summary["exit_code"]:
-            return int(summary["exit_code"])
-        results[arm.name].append(summary)
+    results: dict[str, list[Summary]] = {arm.name: [] for arm in ARMS}
+    with Sweep.open(folder, console) as sweep:
+        for repeat, arm in itertools.product(range(repeats), ARMS):
+            seeded = settings.run.model_copy(update={"seed": settings.run.seed + repeat})
+            one = settings_of(arm, settings.model_copy(update={"run": seeded}), amp, k)
+            try:
+                results[arm.name].append(sweep.make(Run(f"{arm.name}-{repeat}", one)))
+            except Stopped as stopped:
+                return stopped.code
     table = [_row(name, runs, results["plain"]) for name, runs in results.items()]
     facts = {
         "data": settings.data.name,
@@ -80,24 +82,22 @@ def ablate(settings: Settings, repeats: int, amp: str, k: int, console: Console)
         "device": next(iter(results["plain"]))["device"],
         "repeats": repeats,
     }
-    notes = _notes(str(facts["device"]))
-    (folder / "ablate.json").write_text(json.dumps({**facts, "arms": table, "notes": notes}, indent=2) + "\n")
-    (folder / "ablate.md").write_text(markdown(table, facts, notes))
+    report = Report(
+        f"{facts['model']} on {facts['data']}, {facts['device']}",
+        facts,
+        [
+            Grid(
+                ("techniques", "accuracy", "macro-F1", "time, s", "ratio to plain"),
+                [(row["arm"], *_numbers(row)) for row in table],
+            )
+        ],
+        _notes(str(facts["device"])),
+    )
+    report.write(folder, "ablate", {"arms": table})
     plot(table, facts, folder / "ablate.png")
-    show(table, facts, notes, console)
+    report.show(console)
     console.print(f"tables and plot: {folder}", highlight=False, soft_wrap=True)
     return 0
-
-
-def _run(settings: Settings, folder: Path, name: str, repeat: int, console: Console) -> dict[str, Any]:
-    path = folder / name / "summary.json"
-    if not path.exists() or json.loads(path.read_text())["exit_code"]:
-        console.print(f"{name} ...", highlight=False)
-        update = {"dir": str(folder), "name": name, "seed": settings.run.seed + repeat}
-        settings = settings.model_copy(update={"run": settings.run.model_copy(update=update)})
-        launching.launch(settings, Console(quiet=True))
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
 
 
 def _row(name: str, runs: list[dict[str, Any]], plain: list[dict[str, Any]]) -> dict[str, Any]:
@@ -128,45 +128,15 @@ def _numbers(row: dict[str, Any]) -> tuple[str, str, str, str]:
     return accuracy, f1, seconds, ratio
 
 
-def markdown(table: list[dict[str, Any]], facts: dict[str, Any], notes: list[str]) -> str:
-    """The table as Markdown, with what it was measured on."""
-    head = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
-    lines = [head, "", "| techniques | accuracy | macro-F1 | time, s | ratio to plain |", "|---|---|---|---|---|"]
-    lines += [f"| {row['arm']} | {' | '.join(_numbers(row))} |" for row in table]
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes)]) + "\n"
-
-
-def show(table: list[dict[str, Any]], facts: dict[str, Any], notes: list[str], console: Console) -> None:
-    """The table for people."""
-    shown = Table("techniques", title=f"{facts['model']} on {facts['data']}, {facts['device']}", title_justify="left")
-    for column in ("accuracy", "macro-F1", "time, s", "ratio to plain"):
-        shown.add_column(column, justify="right")
-    for row in table:
-        shown.add_row(row["arm"], *_numbers(row))
-    console.print(shown)
-    for note in notes:
-        console.print(f"- {note}", style="dim", highlight=False)
-
-
 def plot(table: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> None:
     """Time of each combination as bars, with its accuracy beside it."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     names, seconds = [row["arm"] for row in table], [row["seconds"] for row in table]
-    figure, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")
-    bars = axes.barh(names, seconds, color=["#8c959f" if name == "plain" else "#0969da" for name in names])
-    axes.bar_label(
-        bars, [f"{row['ratio_seconds_vs_plain']:.2f} x, accuracy {row['accuracy']:.4f}" for row in table], padding=4
-    )
-    axes.set_xlim(0, max(seconds) * 1.45)
-    axes.invert_yaxis()
-    axes.set_xlabel("training time, s (evaluations apart)")
-    axes.set_title(
-        f"{facts['model']} on {facts['data']}, {facts['budget']:g} Boss epochs, {facts['device']}", loc="left"
-    )
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    title = f"{facts['model']} on {facts['data']}, {facts['budget']:g} Boss epochs, {facts['device']}"
+    with picture(path, (8, 4), title) as (axes,):
+        bars = axes.barh(names, seconds, color=[GREY if name == "plain" else BLUE for name in names])
+        axes.bar_label(
+            bars, [f"{row['ratio_seconds_vs_plain']:.2f} x, accuracy {row['accuracy']:.4f}" for row in table], padding=4
+        )
+        axes.set_xlim(0, max(seconds) * 1.45)
+        axes.invert_yaxis()
+        axes.set_xlabel("training time, s (evaluations apart)")

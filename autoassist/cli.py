@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from autoassist import ablate as ablating
 from autoassist import launch as launching
-from autoassist.config import documented, load
+from autoassist.config import change, documented, load
 from batcher.config import DATASETS, POLICIES
 from boss.config import MODELS
 from proto.errors import ConfigError
@@ -85,6 +86,68 @@ def ablate(
         if amp not in ("bf16", "fp16"):
             raise ConfigError("--amp", amp, "allowed: bf16, fp16")
         return ablating.ablate(load(*_load(words)), repeats, amp, accumulate, Console())
+
+    _or_exit(run)
+
+
+@app.command()
+def compare(
+    words: Words = None,
+    policies: Annotated[
+        str,
+        typer.Option(
+            help="Arms, as [NAME=]POLICY[@BUDGET][:section.key=value]..., separated by commas. uniform is always there."
+        ),
+    ] = "autoassist",
+    budgets: Annotated[
+        str, typer.Option(help="Boss epochs of each arm that has none of its own, separated by commas.")
+    ] = "2,4",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each arm, paired by seed; from run.seed on.")] = 5,
+    tune: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=V,V,...",
+            help="Choose from these values for each arm, uniform too, on a validation split; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    tune_seeds: Annotated[int, typer.Option(min=1, help="Tuning runs of each combination, on other seeds.")] = 1,
+    target: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Also say how many Boss epochs each policy needs for this test accuracy."),
+    ] = None,
+    serial: Annotated[
+        bool, typer.Option("--serial", help="Each run in one process: quick, but wall-clock means nothing.")
+    ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="dataloader", help="Add a plain PyTorch loop, in its fastest form.", show_default=False),
+    ] = None,
+) -> None:
+    """Compare policies with plain training (uniform) at equal accuracy, over several seeds, with intervals.
+
+    Makes one run after another in runs/compare-DATA-MODEL (run.dir, run.name); the same command goes on with what is
+    missing, and adds seeds.
+    """
+
+    def run() -> int:
+        from autoassist.compare.arms import PLAIN, parse_arms, parse_budgets, parse_grid
+        from autoassist.compare.command import compare, tune_fraction
+        from autoassist.compare.plan import Plan
+
+        settings = load(*_load(words))
+        if serial:
+            settings = change(settings, ["run.serial=true"])
+        if against not in (None, PLAIN):
+            raise ConfigError("--against", against, f"allowed: {PLAIN}")
+        if against and settings.run.serial:
+            raise ConfigError("--against", against, "serial runs have no wall-clock; leave out --serial")
+        grid = parse_grid(tune or [])
+        plan = Plan(settings, parse_arms(policies, parse_budgets(budgets)), seeds, grid, tune_seeds)
+        plan.check()
+        if plan.tuned:
+            plan = replace(plan, tune_val_fraction=tune_fraction(settings))
+        return compare(plan, target, Console(), against_plain=against is not None)
 
     _or_exit(run)
 

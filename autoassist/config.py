@@ -41,7 +41,15 @@ def load(path: Path | None, overrides: Sequence[str]) -> Settings:
 
     Raises ConfigError for the first thing that cannot be, without importing any data set, model or policy.
     """
-    tables = {} if path is None else read_toml(path)[0]
+    return _settings({} if path is None else read_toml(path)[0], overrides)
+
+
+def change(settings: Settings, overrides: Sequence[str]) -> Settings:
+    """`settings` with `key=value` overrides. Raises ConfigError as `load` does."""
+    return _settings(settings.model_dump(), overrides)
+
+
+def _settings(tables: dict[str, Any], overrides: Sequence[str]) -> Settings:
     for override in overrides:
         _override(tables, override)
     return checked(tables)

@@ -30,7 +30,7 @@ def launch(settings: Settings, console: Console) -> int:
 
     Raises ConfigError when the run directory cannot be made or, before anything was trained, for what a worker found.
     """
-    settings, run_dir = _make_run_dir(settings)
+    settings, run_dir = make_run_dir(settings)
     try:
         with _locked(run_dir):
             return _run(settings, run_dir, None, console)
@@ -66,7 +66,7 @@ def _run(settings: Settings, run_dir: Path, resume: Resume | None, console: Cons
     return int(summary["exit_code"])
 
 
-def _make_run_dir(settings: Settings) -> tuple[Settings, Path]:
+def make_run_dir(settings: Settings) -> tuple[Settings, Path]:
     """A new run directory with the resolved configuration in it, and the settings with their name filled in."""
     plain = settings.data.name.rpartition(":")[2] or settings.data.name
     name = settings.run.name or f"{plain}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3]
@@ -112,8 +112,8 @@ def _facts(settings: Settings, resume: Resume | None) -> dict[str, Any]:
 
 
 def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[str, Any]:
-    began = time.monotonic()
-    machine = Supervisor(settings, run_dir, view, resume).run()
+    began, cpu_before = time.monotonic(), time.process_time()
+    machine = Supervisor(settings, run_dir, view, resume, cpu_before).run()
     if machine.exit_code == 2:
         raise ConfigError.told(machine.reason)
     if machine.exit_code:
@@ -121,7 +121,7 @@ def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: V
         view.say(f"{machine.reason}{log}", style="red")
     return summaries.summarise(
         {role: state.values for role, state in machine.workers.items()},
-        cpu_seconds(machine, resume),
+        cpu_seconds(machine, resume, cpu_before),
         **_facts(settings, resume),
         exit_code=machine.exit_code,
         exit_reason=machine.reason,
@@ -134,6 +134,7 @@ def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: V
 def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[str, Any]:
     from autoassist.serial import run_serial  # imports torch, which a run with processes does not need here
 
+    cpu_before = time.process_time()
     with caught() as signals:
         workers = run_serial(settings, run_dir, resume, view, stop=lambda: bool(signals))
     signalled = 0 if (run_dir / "model.safetensors").exists() else signals[0]
@@ -142,7 +143,7 @@ def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View
         view.say(reason, style="red")
     return summaries.summarise(
         workers,
-        {**dict.fromkeys(ROLES), "supervisor": time.process_time()},
+        {**dict.fromkeys(ROLES), "supervisor": time.process_time() - cpu_before},
         **_facts(settings, resume),
         exit_code=128 + signalled if signalled else 0,
         exit_reason=reason,

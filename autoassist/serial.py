@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 import assistant.checkpoint
+import boss.allocator
 import boss.checkpoint
 from assistant.history import History
 from assistant.learner import Learner
@@ -21,6 +22,7 @@ from batcher.plugin import load, no_test
 from boss.account import Account
 from boss.clock import Clocked
 from boss.outlet import LossOutlet
+from boss.progress import Progress
 from boss.trainer import Trainer, device_name
 from proto.messages import Batch, End, Losses, Mark, Part, Role, Value
 from proto.transport import Layout
@@ -87,12 +89,13 @@ def run_serial(
     """
     if settings.boss.threads:
         torch.set_num_threads(settings.boss.threads)
+    boss.allocator.keep_freed_memory()
     run, config = settings.run, settings.boss
     core = BatcherCore(run, settings.batcher, settings.policy, load(settings.data), settings.data.name, run.lag)
     if not core.spec.test_size:
         view.say(no_test(settings.data.name))
     learner = Learner(core.spec, settings.assistant, ordered=True)
-    history = History(core.spec.train_size, run.lag)
+    history = History(core.spec.ledger_size, run.lag)
     trainer, account = Trainer(run, config, core.spec), Account()
     with MetricsFile(run_dir / "metrics.jsonl", resume.manifest if resume else None) as metrics:
         collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"supervisor": time.process_time()}}, view.say)
@@ -114,7 +117,13 @@ def run_serial(
             view.say(evaluation_line(values))
             checkpointer.after_evaluation(values)
 
-        trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
+        progress = Progress(account, core.spec, lambda event, values: metrics.write("boss", event, values))
+
+        def after_batch(batch: Batch) -> None:
+            progress.after_batch(batch)
+            checkpointer.after_batch(batch)
+
+        trainer.train(Clocked(stream, account), outlet, record, after_batch)
         if every and not stream.complete:
             checkpointer.save()
     if stream.complete:

@@ -43,8 +43,12 @@ class Resume:
 class Supervisor:
     """One run: three processes and the sockets to them."""
 
-    def __init__(self, settings: Settings, run_dir: Path, view: View, resume: Resume | None) -> None:
+    def __init__(
+        self, settings: Settings, run_dir: Path, view: View, resume: Resume | None, cpu_before: float = 0.0
+    ) -> None:
+        """`cpu_before`: CPU seconds of this process that are not the run's."""
         self.settings, self.run_dir, self.view, self.resume = settings, run_dir, view, resume
+        self.cpu_before = cpu_before
         self.run_id = f"{settings.run.name}-{os.urandom(4).hex()}"
         self._processes: dict[Role, subprocess.Popen[bytes]] = {}
         self._ended_at: dict[Role, float] = {}
@@ -83,7 +87,7 @@ class Supervisor:
         self._start(by_hand)
 
         def facts() -> dict[str, Any]:
-            return {"t": metrics.t, "cpu_s": cpu_seconds(machine, self.resume)}
+            return {"t": metrics.t, "cpu_s": cpu_seconds(machine, self.resume, self.cpu_before)}
 
         collector = Collector(self.run_dir, facts, self.view.say)
         poller = zmq.Poller()
@@ -175,13 +179,14 @@ class Supervisor:
             process.wait()
 
 
-def cpu_seconds(machine: Machine, resume: Resume | None) -> dict[str, float]:
-    """CPU seconds of each process, with those it had spent before the checkpoint the run went on from."""
+def cpu_seconds(machine: Machine, resume: Resume | None, cpu_before: float) -> dict[str, float]:
+    """CPU seconds of each process, with those it had spent before the checkpoint the run went on from; of this one, the
+    supervisor, without `cpu_before`."""
     spent: dict[str, float] = {}
     for role, state in machine.workers.items():
         seconds = state.values.get("cpu_s", 0.0)
         spent[role] = seconds if isinstance(seconds, float) else 0.0
-    spent["supervisor"] = time.process_time()
+    spent["supervisor"] = time.process_time() - cpu_before
     before = resume.manifest["cpu_s"] if resume else {}
     return {who: seconds + before.get(who, 0.0) for who, seconds in spent.items()}
 

@@ -10,8 +10,8 @@ import numpy as np
 from batcher import mistakes as finding
 from batcher.config import DATASETS, DataConfig
 from batcher.decode import kept_random_state
-from batcher.mistakes import Mistake, Seen, all_labels, is_stream
-from batcher.plugin import Data, load
+from batcher.mistakes import Mistake, Seen, all_labels
+from batcher.plugin import Data, is_stream, load
 from batcher.source import Source
 from batcher.workers import Pool
 from proto.messages import Kind
@@ -97,7 +97,7 @@ def _look(found: Findings, name: Kind, split: Any, classes: int, seed: int) -> N
 def _facts(name: Kind, split: Any, seen: Sequence[Seen], sound: bool) -> SplitFacts:
     offers = tuple(offer for offer in OFFERS if hasattr(split, offer))
     size = None if is_stream(split) else len(split)
-    facts = SplitFacts(name, size, _inputs(seen), _labels(seen), offers)
+    facts = SplitFacts(name, size, _inputs(split, seen, sound), _labels(seen), offers)
     labels = all_labels(split)
     if not isinstance(labels, np.ndarray):
         labels = np.array([one.label for one in seen if one.label.ndim == 0 and one.label.dtype.kind in "iu"])
@@ -111,11 +111,14 @@ def _facts(name: Kind, split: Any, seen: Sequence[Seen], sound: bool) -> SplitFa
     return facts
 
 
-def _inputs(seen: Sequence[Seen]) -> str:
+def _inputs(split: Any, seen: Sequence[Seen], sound: bool) -> str:
+    """Dtype and shape; where the items differ, from the least to the most, of those looked at."""
     if not seen:
         return "-"
     shapes = {one.inputs.shape for one in seen}
     dims = [sorted({shape[k] for shape in shapes}) for k in range(min(len(shape) for shape in shapes))]
+    if sound and hasattr(split, "lengths"):
+        dims[0] = np.unique(split.lengths(np.arange(len(split)))).tolist()
     shown = ", ".join(str(d[0]) if len(d) == 1 else f"{d[0]} to {d[-1]}" for d in dims)
     return f"{seen[0].inputs.dtype} [{shown}]"
 
@@ -124,7 +127,9 @@ def _labels(seen: Sequence[Seen]) -> str:
     if not seen:
         return "-"
     label = seen[0].label
-    return "class number" if label.ndim == 0 and label.dtype.kind in "iub" else f"{label.dtype} {list(label.shape)}"
+    if label.ndim:
+        return f"{label.dtype} {list(label.shape)}"
+    return "class number" if label.dtype.kind in "iub" else "a number to be predicted"
 
 
 def _compare(found: Findings, data: Data) -> None:

@@ -25,9 +25,11 @@ class Rich(tuple[Any, Any]):
 def plain(values: Any) -> Array:
     """Values as an array of a dtype that travels: float32, or the integer type it has."""
     array = np.asarray(values)
+    if array.dtype == np.uint8:  # most are
+        return array
     if array.dtype.kind == "f":
         return array.astype(np.float32, copy=False)
-    return array.astype(np.int64, copy=False) if array.dtype.kind in "iub" and array.dtype != np.uint8 else array
+    return array.astype(np.int64, copy=False) if array.dtype.kind in "iub" else array
 
 
 def place(item: Any, out: Mapping[str, Array], row: int) -> None:
@@ -81,9 +83,12 @@ def mark(out: Mapping[str, Array], lengths: Int64s, rows: slice = slice(None)) -
 def collated(collate: Collate, items: Sequence[Any]) -> dict[str, Array]:
     """The arrays that a split's own `collate` makes of `items`.
 
-    Raises ValueError when they are no batch of as many instances.
+    Raises ValueError when they are no batch of as many instances, or it raises.
     """
-    made = collate(items)
+    try:
+        made = collate(items)
+    except Exception as error:  # whatever the user's collate raises
+        raise ValueError(f"its collate raises {error!r}"[:300]) from error
     if not isinstance(made, Mapping) or not {"inputs", "targets"} <= made.keys():
         found = f"the names {', '.join(map(str, made))}" if isinstance(made, Mapping) else type(made).__name__
         raise ValueError(f'its collate returned {found}; needed: a dict of arrays with "inputs" and "targets"')

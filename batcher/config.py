@@ -1,6 +1,6 @@
 """Configuration of the Batcher: `[data]`, `[batcher]`, `[policy]`, and the built-in names."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -57,6 +57,12 @@ class DataConfig(Section):
     """Fetch the data set into `root` when it is not there."""
     val_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of the training split cut off as validation split (always the same one); 0: none."""
+    test: Literal["always", "end", "never"] = "always"
+    """When the test split is evaluated: "always" (each `boss.eval_every` Boss epochs and at the end), "end", "never".
+    What chooses between runs should look at a validation split and leave the test split alone until the end."""
+    epoch_size: int = Field(default=0, ge=0)
+    """For a stream: instances that count as one Boss epoch, so that `run.budget` times this many are trained; 0: as
+    many as its len() says."""
     args: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the data set's callable."""
 

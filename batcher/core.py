@@ -12,9 +12,10 @@ from batcher.config import POLICIES, BatcherConfig, PolicyConfig
 from batcher.cut import expected, make_cuts
 from batcher.features import FeatureStore
 from batcher.generator import Generator, Plan, Position
-from batcher.plugin import Data, Split
+from batcher.plugin import Data, Split, is_stream
 from batcher.selector import Selector
 from batcher.source import Finish, Source, sources_of
+from batcher.stream import StreamStore, Tape
 from proto.config import RunConfig
 from proto.errors import ConfigError
 from proto.messages import Batch, DataSpec, End, Features, Kind, Open, Value, Weights
@@ -62,9 +63,13 @@ class BatcherCore:
         self.run, self.config, self.lag = run, config, lag
         self._early: deque[Weights] = deque()
         self._received = self._resumed_after = 0
-        splits: dict[Kind, Split | None] = {"train": data.train, "validation": data.validation, "test": data.test}
+        self.tape = Tape(data.train, data.epoch_size, name, run.seed) if is_stream(data.train) else None
+        splits: dict[Kind, Split | None] = {
+            "train": self.tape or data.train, "validation": data.validation, "test": data.test
+        }  # fmt: skip
         self.sources = sources_of({kind: split for kind, split in splits.items() if split is not None}, name, run.seed)
         self.train = self.sources["train"]
+        self._at_end: tuple[Kind, ...] = ("test",) if data.test_at_end else ()
         size = self.train.size
         self.total = max(1, round(run.budget * size))
         self._cuts = make_cuts(self.sources, config)
@@ -77,7 +82,11 @@ class BatcherCore:
             found = f"{len(data.mean)} means and {len(data.std)} deviations"
             raise ConfigError("data.name", name, f"it gives {found} for {channels} channels")
         start_workers(self.sources, max(config.batch_size, largest))
-        store = FeatureStore(self.train, config.max_features, run.seed)
+        store = (
+            FeatureStore(self.train, config.max_features, run.seed)
+            if self.tape is None
+            else StreamStore(self.train, self.tape, config.max_features)
+        )
         rule = build("policy.args", resolve("policy.name", policy.name, POLICIES), {"gamma": policy.gamma}, policy.args)
         self.store, self.selector = store, Selector(store, rule, classes)
         self.spec = DataSpec(
@@ -95,6 +104,7 @@ class BatcherCore:
             train_batches=batches,
             max_batch=largest,
             max_tokens=config.max_tokens,
+            stream=self.tape is not None,
             target_shape=self.train.one["targets"][0],
             target_dtype=self.train.one["targets"][1].name,
             beside={
@@ -133,6 +143,9 @@ class BatcherCore:
         """The Boss begins to read: the stream starts, or goes on where the Boss says."""
         size = self.train.size
         self._seq, self._resumed_after = message.seq, message.batches
+        if self.tape is not None:
+            self.tape.go_to(message.cursor, message.stream)
+            self.store.forget(message.cursor)
         self._generator = Generator(
             size=size,
             splits={kind: self.sources[kind].size for kind in EVALUATED if kind in self.sources},
@@ -141,7 +154,9 @@ class BatcherCore:
             eval_every=max(1, round(message.eval_every * size)) if message.eval_every else 0,
             seed=self.run.seed,
             select=self.selector.select,
+            in_order=self.tape is not None,
             start=Position(message.passes, message.cursor, message.batches, message.trained, message.evaluated),
+            at_end=self._at_end,
         )
 
     def fold(self, weights: Weights) -> None:
@@ -185,6 +200,7 @@ class BatcherCore:
             incarnation=incarnation,
             slot=slot,
             ids=plan.ids,
+            passes_of=plan.passes_of,
             weights=plan.weights,
             version=begun.version,
             version_step=begun.version_step,
@@ -193,6 +209,7 @@ class BatcherCore:
             candidates=plan.candidates,
             dropped=self._count(plan.dropped),
             last=plan.last,
+            stream=self.tape.note(plan.cursor) if self.tape is not None else "",
             arrays=arrays,
         )
         return batch, self._features(batch) if train else None
@@ -200,6 +217,9 @@ class BatcherCore:
     def _begin(self, generator: Generator) -> _Begun | None:
         """Plans the next batch and has its instances decoded, by other processes where there are any."""
         before = generator.position
+        if self.tape is not None:
+            self.tape.forget(before.cursor)
+            self.store.forget(before.cursor)
         plan = generator.next()
         if plan is None:
             return None
@@ -229,9 +249,9 @@ class BatcherCore:
             if self._ahead is not None:
                 self._ahead.finish(None)
                 self._ahead = None
-            generator.banned[list(errors)] = True
+            generator.banned |= errors.keys()
             self._skip("train", errors)
-            if generator.banned.all():
+            if len(generator.banned) == self.train.size and self.tape is None:
                 raise ValueError(f"none of the training instances can be used; the last one: {self.skipped_errors[-1]}")
             generator.go_to(begun.before)
 

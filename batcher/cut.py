@@ -120,7 +120,7 @@ def make_cuts(sources: Mapping[Kind, Source], config: BatcherConfig) -> dict[Kin
     """The rule for each split. Raises ConfigError when batches of that size cannot be."""
     train = sources["train"]
     if not config.max_tokens:
-        if config.batch_size > train.size:
+        if config.batch_size > train.size and not train.in_order:
             text = f"over the data set's size; {train.name} has {train.size} training instances"
             raise ConfigError("batcher.batch_size", config.batch_size, text)
         return {kind: ByCount(config.batch_size) for kind in sources}

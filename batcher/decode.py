@@ -26,11 +26,76 @@ OUTSIDE = 2**63 - 1
 
 def seed_all(*numbers: int) -> None:
     """Seeds the global generators of random, numpy and, where it is imported, torch from `numbers` in [0, 2**63)."""
-    low, high = unpack("<2Q", blake2b(pack(f"<{len(numbers)}Q", *numbers), digest_size=16).digest())
+    low, high = _seeds(*numbers)
     random.seed(low)
     np.random.seed(high & 0xFFFFFFFF)  # noqa: NPY002 (it is what transforms draw from)
+    _seed_torch(low)
+
+
+def _seeds(*numbers: int) -> tuple[int, int]:
+    low, high = unpack("<2Q", blake2b(pack(f"<{len(numbers)}Q", *numbers), digest_size=16).digest())
+    return low, high
+
+
+def _seed_torch(low: int) -> None:
     if (torch := sys.modules.get("torch")) is not None:
         torch.default_generator.manual_seed(low >> 1)
+
+
+class Seeding:
+    """Has each item read with all generators seeded for it.
+
+    To seed those of random and numpy takes longer than all else that is done for an item, and most items draw from
+    torch's. So where the first items drew from neither, both are not seeded for the next ones, but watched: copies are
+    seeded alike, and while they give the same numbers nobody has drawn. Once somebody has, that item is read again,
+    seeded, as are all after it. What an item draws is therefore always what its own seed gives.
+    """
+
+    TRIED = 32
+    """Items that are looked at before the two are taken to be idle."""
+
+    def __init__(self) -> None:
+        self._copies = random.Random(), np.random.RandomState()
+        self._used = False
+        self._idle_items = 0
+
+    def begin(self) -> None:
+        """Before items are read: others may have used the generators of this process meanwhile."""
+        if not self._used:
+            self._seed_all(0)
+
+    def read(self, split: Any, index: int, *numbers: int) -> Any:
+        """`split[index]`, with the generators seeded from `numbers` and `index`. Raises what that raises."""
+        if self._used:
+            seed_all(*numbers, index)
+            return split[index]
+        if self._idle_items < self.TRIED:
+            self._seed_all(*numbers, index)
+        else:
+            _seed_torch(_seeds(*numbers, index)[0])
+        try:
+            item, problem = split[index], None
+        except Exception as error:  # whatever the user's data set raises: it may depend on what was drawn
+            item, problem = None, error
+        if self._drawn():
+            self._used = True
+            if self._idle_items >= self.TRIED:
+                return self.read(split, index, *numbers)
+        self._idle_items += 1
+        if problem is not None:
+            raise problem
+        return item
+
+    def _seed_all(self, *numbers: int) -> None:
+        low, high = _seeds(*numbers)
+        seed_all(*numbers)
+        self._copies[0].seed(low)
+        self._copies[1].seed(high & 0xFFFFFFFF)
+
+    def _drawn(self) -> bool:
+        """Whether anybody has drawn from random or numpy since they and their copies gave the same numbers."""
+        python, numpy = self._copies
+        return random.getrandbits(64) != python.getrandbits(64) or np.random.random() != numpy.random()  # noqa: NPY002
 
 
 @contextmanager
@@ -70,7 +135,7 @@ class Decoder:
 
     def __init__(self, split: Any, seed: int) -> None:
         """`seed` is the run's."""
-        self._split, self._seed = split, seed
+        self._split, self._seed, self._seeding = split, seed, Seeding()
         self._many: Callable[[list[int]], Sequence[Any]] | None = getattr(split, "__getitems__", None)
 
     @property
@@ -102,16 +167,16 @@ class Decoder:
     ) -> dict[int, str]:
         """Calls `use(k, item)` with the item of instance `ids[k]` as pass `passes[k]` sees it; the rest as `decode`."""
         errors: dict[int, str] = {}
-        indices = ids.tolist()
+        indices, passes_of = ids.tolist(), passes.tolist()
+        self._seeding.begin()
         for start in range(0, len(indices), self.together):
             part = slice(start, start + self.together)
-            items = self._ask(indices[part], int(passes[start]), at)
+            items = self._ask(indices[part], passes_of[start], at)
             for k, index in enumerate(indices[part], start):
                 try:
                     if items is None:
                         at(index)
-                        seed_all(self._seed, int(passes[k]), index)
-                        item = self._split[index]
+                        item = self._seeding.read(self._split, index, self._seed, passes_of[k])
                     else:
                         item = items[k - start]
                     use(k, item)

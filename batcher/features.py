@@ -128,15 +128,24 @@ class FeatureStore:
             if not len(sample):
                 raise ValueError(f"{source.name}: none of the {SAMPLE} instances looked at can be decoded")
             features = derived(arrays, limit)
-        self.dim = features.shape[1]
-        squares = np.square(features, dtype=np.float64).sum(axis=1)
-        norm = float(squares[np.isfinite(squares)].mean()) ** 0.5 if np.isfinite(squares).any() else 0.0
-        self.scale = np.float32(1 / norm if norm > 0 else 1)
+        self._measure(features)
         self._features = np.zeros((source.size, self.dim), np.float16)
         labels = source.labels(np.arange(source.size))
         self._labels = np.full(source.size, -1, np.int64) if labels is None else labels
         self._known = np.zeros(source.size, bool)
         self._seen_before = np.zeros(source.size, bool)
+
+    def _measure(self, features: Float32s) -> None:
+        """Takes dimension and scale from `features` of some instances."""
+        self.dim = features.shape[1]
+        squares = np.square(features, dtype=np.float64).sum(axis=1)
+        norm = float(squares[np.isfinite(squares)].mean()) ** 0.5 if np.isfinite(squares).any() else 0.0
+        self.scale = np.float32(1 / norm if norm > 0 else 1)
+
+    def _scaled(self, features: Float32s) -> Array:
+        """`features` as they are kept, float16."""
+        halves: Array = np.clip(features * self.scale, -LARGEST, LARGEST).astype(np.float16)
+        return halves
 
     def visit(self, ids: Int64s, arrays: Mapping[str, Array]) -> None:
         """Keeps what can be derived from the assembled instances `ids`."""
@@ -150,6 +159,9 @@ class FeatureStore:
     def revisit(self, ids: Int64s) -> None:
         """The instances `ids` were seen in a life before this one: they are loaded when they are asked for."""
         self._seen_before[ids] = True
+
+    def forget(self, position: int) -> None:
+        """Nothing is forgotten: an instance comes again in each pass."""
 
     def get(self, ids: Int64s) -> tuple[Float32s, Int64s, Bools]:
         """Scaled features float32 [n, D], labels int64 [n] and whether they are known, bool [n], for `ids`.
@@ -177,7 +189,7 @@ class FeatureStore:
         return self._labels[ids]
 
     def _keep(self, ids: Int64s, features: Float32s, labels: Int64s) -> None:
-        self._features[ids] = np.clip(features * self.scale, -LARGEST, LARGEST)
+        self._features[ids] = self._scaled(features)
         if self.source.numbered:
             self._labels[ids] = labels
         self._known[ids] = True

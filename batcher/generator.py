@@ -1,22 +1,21 @@
 """The shrinking batch generator: candidates in a shuffled order, some kept, the kept ones cut into batches.
 
-It decides only who is in a batch; assembling is the core's. Order and coins of a pass are drawn from the seed, the pass
-and a purpose, and a coin belongs to a position of a pass. So they depend neither on batch size nor on restarts.
+It decides only who is in a batch; assembling is the core's. The order and the coins are `batcher.walk`'s, where a batch
+ends `batcher.cut`'s.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from batcher.cut import ByTokens, Cut
+from batcher.cut import Cut
 from batcher.decode import OUTSIDE
+from batcher.walk import InOrder, Shuffled, Walk
 from proto.messages import Kind
 from proto.types import Bools, Float32s, Int64s
 
-ORDER, COINS = 0, 1
-"""Purposes of the random streams of a pass."""
 MAX_CHUNK = 65_536
 
 Select = Callable[[Int64s, int, int, int], tuple[Float32s, Float32s]]
@@ -58,7 +57,8 @@ class Generator:
     """Plans batches until exactly `total` instances are trained, with the evaluation splits in between.
 
     `splits` are their names and sizes. Each is planned whole and in order each time another `eval_every` instances are
-    trained (0: never), and at the end. `cuts` say where batches end, those of training and of each of the splits.
+    trained (0: never), and at the end; those in `at_end` then only. `cuts` say where batches end, those of training and
+    of each of the splits.
     """
 
     def __init__(
@@ -72,10 +72,15 @@ class Generator:
         seed: int,
         select: Select,
         start: Position | None = None,
+        at_end: Collection[Kind] = (),
+        in_order: bool = False,
     ) -> None:
-        self.size, self.splits, self.cuts, self.total = size, splits, cuts, total
-        self.eval_every, self.seed, self.select = eval_every, seed, select
-        self.banned = np.zeros(size, bool)
+        """`in_order`: the training split is a stream, in which `size` instances count as one Boss epoch."""
+        self.splits, self.cuts, self.total = splits, cuts, total
+        self.eval_every, self.select, self.at_end = eval_every, select, at_end
+        self.in_order = in_order
+        self._walk: Walk = InOrder(seed) if in_order else Shuffled(size, seed, cuts["train"])
+        self.banned: set[int] = set()
         """Instances that are never kept, because they cannot be trained on."""
         self.forced = 0
         """Candidates kept although the policy dropped them, because it had dropped N in a row."""
@@ -100,10 +105,7 @@ class Generator:
 
     def _begin_pass(self, passes: int) -> None:
         self._passes = passes
-        draw = np.random.default_rng(np.random.SeedSequence([self.seed, passes, ORDER]))
-        order, cut = draw.permutation(self.size), self.cuts["train"]
-        self._order = cut.arranged(order, draw) if isinstance(cut, ByTokens) else order
-        self._coins = np.random.default_rng(np.random.SeedSequence([self.seed, passes, COINS])).random(self.size)
+        self._walk.begin(passes)
 
     def next(self) -> Plan | None:
         """The next plan, or None when the budget is used up and evaluated."""
@@ -120,7 +122,8 @@ class Generator:
         crossed = self.eval_every > 0 and self.trained // self.eval_every > self._evaluated // self.eval_every
         if self.trained > self._evaluated and (crossed or self.trained == self.total):
             self._evaluated = self.trained
-            self._evaluating = [(kind, 0) for kind in self.splits]
+            ended = self.trained == self.total
+            self._evaluating = [(kind, 0) for kind in self.splits if ended or kind not in self.at_end]
 
     def _next_evaluation(self, kind: Kind, start: int) -> Plan:
         stop = start + self.cuts[kind].part(start, self.splits[kind])
@@ -137,8 +140,8 @@ class Generator:
         kept, dropped_in_a_row = np.empty(0, np.int64), 0
         while (size := cut.size(kept, left)) is None:
             # Where all N were dropped, and would be again, the policy is overruled for the rest of this batch.
-            overrule = dropped_in_a_row >= self.size
-            most = MAX_CHUNK if overrule else self.size - dropped_in_a_row
+            overrule = dropped_in_a_row >= self._walk.patience
+            most = MAX_CHUNK if overrule else self._walk.patience - dropped_in_a_row
             chunk = self._consider(cut.missing(kept, left), most, overrule=overrule)
             chunks.append(chunk)
             keep = np.flatnonzero(chunk.keep)
@@ -171,17 +174,19 @@ class Generator:
 
     def _consider(self, wanted: int, most: int, *, overrule: bool = False) -> "_Chunk":
         """The next candidates of one pass, about as many as give `wanted` kept ones."""
-        if self._position == self.size:
+        if not self._walk.left(self._position):
             self._position = 0
             self._begin_pass(self._passes + 1)
-        length = min(int(wanted / self._rate * 1.1) + 8, most, MAX_CHUNK, self.size - self._position)
-        here = slice(self._position, self._position + length)
-        positions, self._position = np.arange(here.start, here.stop), here.stop
-        ids = self._order[here]
-        p, w = self.select(ids, self.trained, self.total, self._passes)
-        keep = np.ones(length, bool) if overrule else self._coins[here] < p
-        passes, overruled = np.full(length, self._passes), np.full(length, overrule)
-        return _Chunk(ids, w, keep & ~self.banned[ids], passes, positions, overruled)
+        length = min(int(wanted / self._rate * 1.1) + 8, most, MAX_CHUNK, self._walk.left(self._position))
+        start, stop = self._position, self._position + length
+        self._position = stop
+        ids = self._walk.ids(start, stop)
+        # What is in an instance of a stream is known at the first look: no pass is spent on finding out.
+        p, w = self.select(ids, self.trained, self.total, max(self._passes, 1) if self.in_order else self._passes)
+        keep = np.ones(length, bool) if overrule else self._walk.coins(start, stop) < p
+        if self.banned:
+            keep &= ~np.isin(ids, list(self.banned))
+        return _Chunk(ids, w, keep, np.full(length, self._passes), np.arange(start, stop), np.full(length, overrule))
 
 
 class _Chunk(NamedTuple):

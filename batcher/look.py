@@ -33,12 +33,11 @@ class Look:
 def look(split: Split, name: str) -> Look:
     """Raises ConfigError, naming the data set `name`, when its first items cannot be made a batch of."""
     if collate := getattr(split, "collate", None):
+        items = first_items(split, name, 2)
         try:
-            arrays = collated(collate, first_items(split, name, 2))
-        except Exception as error:  # whatever the user's collate raises
-            raise ConfigError(
-                "data.name", name, f"{error}" if isinstance(error, ValueError) else repr(error)
-            ) from error
+            arrays = collated(collate, items)
+        except ValueError as error:
+            raise ConfigError("data.name", name, str(error)) from error
         rows: Layout = {key: (array.shape[1:], array.dtype) for key, array in arrays.items()}
         return Look(rows, False, rows["targets"][0] == () and arrays["targets"].dtype.kind == "i")
     offers_lengths = hasattr(split, "lengths")

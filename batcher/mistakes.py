@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from batcher.decode import seed_all
+from batcher.plugin import is_stream
 from proto.types import Array, Int64s
 
 SAMPLE = 64
@@ -36,10 +37,6 @@ class Seen:
 def sample(size: int) -> Int64s:
     """Ids int64 of the instances that are looked at: evenly spaced, the first and the last among them."""
     return np.unique(np.linspace(0, size - 1, min(size, SAMPLE)).astype(np.int64))
-
-
-def is_stream(split: Any) -> bool:
-    return hasattr(split, "__iter__") and not hasattr(split, "__len__")
 
 
 def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:

@@ -50,6 +50,10 @@ class Data:
     vocabulary: int = 0
     structure: str = ""
     """What instances are put together to where batches arrive, as `proto.structure` has it in JSON; "": pairs."""
+    epoch_size: int = 0
+    """For a stream: instances that count as one Boss epoch; 0: as many as its len() says."""
+    test_at_end: bool = False
+    """Whether the test split is evaluated only when the budget is used up."""
 
 
 def load(config: DataConfig) -> Data:
@@ -62,8 +66,16 @@ def load(config: DataConfig) -> Data:
     try:
         made = build("data.args", plugin, offered, config.args)
         data = _named(_as_data(made))
-        for split in ("train", "validation", "test"):
+        data = replace(data, test=None if config.test == "never" else data.test, test_at_end=config.test == "end")
+        for split in ("validation", "test"):
             _check(config.name, split, getattr(data, split))
+        if is_stream(data.train):
+            return _with_epoch(data, config)
+        _check(config.name, "train", data.train)
+        if config.epoch_size:
+            raise ConfigError(
+                "data.epoch_size", config.epoch_size, f"{config.name} is no stream; needed: 0 (use run.budget)"
+            )
         return _with_validation(data, config)
     except ConfigError:
         raise
@@ -71,6 +83,26 @@ def load(config: DataConfig) -> Data:
         raise ConfigError("data.name", config.name, f"needs the package {error.name!r}; install it") from error
     except Exception as error:  # whatever a user's callable raises is theirs to read
         raise ConfigError("data.name", config.name, f"loading it failed: {type(error).__name__}: {error}") from error
+
+
+def is_stream(split: Any) -> bool:
+    """Whether `split` can only be walked from its beginning: torch's `IterableDataset`, or any iterable without
+    `__getitem__`."""
+    # By name, since it takes seconds to import torch. It inherits a `__getitem__` that raises.
+    iterable = any(cls.__name__ == "IterableDataset" for cls in type(split).__mro__)
+    return hasattr(split, "__iter__") and (iterable or not hasattr(split, "__getitem__"))
+
+
+def _with_epoch(data: Data, config: DataConfig) -> Data:
+    """`data`, whose train split is a stream, with the instances that count as one Boss epoch."""
+    size = config.epoch_size or data.epoch_size or (len(data.train) if hasattr(data.train, "__len__") else 0)
+    if not size:
+        problem = f"the stream of {config.name} has no len(); say how many instances count as one Boss epoch"
+        raise ConfigError("data.epoch_size", 0, problem)
+    if config.val_fraction:
+        problem = f"cannot be cut off a stream, as that of {config.name} is; needed: 0, and a validation split"
+        raise ConfigError("data.val_fraction", config.val_fraction, problem)
+    return replace(data, epoch_size=size)
 
 
 def no_test(name: str) -> str:

@@ -19,7 +19,7 @@ class Selector:
 
     def __init__(self, store: FeatureStore, policy: Policy, classes: int) -> None:
         self.store, self.policy = store, policy
-        self.ledger = Ledger(store.source.size)
+        self.ledger = Ledger(0 if store.source.in_order else store.source.size)
         self.version = self.version_step = 0
         self.mean_loss = self.confidence = 0.0
         self.weights_refused = 0

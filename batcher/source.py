@@ -47,6 +47,8 @@ class Source:
         fits = self.numbered and targets.shape == (self.size,) and targets.dtype.kind in "iu"
         self._targets: Int64s | None = targets.astype(np.int64) if fits else None
         self._features = getattr(split, "features", None)
+        self.in_order = bool(getattr(split, "in_order", False))
+        """Whether the split is a stream, see `batcher.stream`."""
         self._decoder = Decoder(split, seed)
         self.elsewhere: Begin | None = None
         """Has at most `rows_elsewhere` items decoded in other processes, if there are any."""
@@ -84,8 +86,9 @@ class Source:
 
     @property
     def by_item(self) -> bool:
-        """Whether instances can be decoded one by one in other processes: the split has no `fill` and no `collate`."""
-        return self._fill is None and self._collate is None
+        """Whether instances can be decoded one by one in other processes: the split has no `fill` and no `collate`, and
+        is no stream."""
+        return self._fill is None and self._collate is None and not self.in_order
 
     @property
     def together(self) -> int:
@@ -149,7 +152,7 @@ class Source:
             assert self._collate is not None
             try:
                 arrays = collated(self._collate, items)
-            except Exception as error:  # whatever the user's collate raises
+            except ValueError as error:
                 raise ValueError(f"{self.name}: instances {ids.tolist()!r:.80}: {error}") from error
         out = room({name: (array.shape, array.dtype) for name, array in arrays.items()})
         for name, array in arrays.items():
@@ -217,7 +220,9 @@ class Source:
         if not self.numbered:
             self._check_targets()
             return 0
-        labels = self.labels(np.arange(self.size))
+        if self.in_order and not named:
+            self._refuse("the classes of a stream cannot be counted; give class_names")
+        labels = None if self.in_order else self.labels(np.arange(self.size))
         if labels is None and not named:
             labels = self._targets = self._read_labels()
         known = labels if labels is None or labels is not self._targets else labels[labels != UNREAD]
@@ -266,6 +271,8 @@ class Source:
             return lengths.astype(np.int64)
         if not self.ragged:
             return None
+        if self.in_order:
+            self._refuse("instances of a stream that differ in length need a collate(items) that pads them")
         lengths = np.ones(self.size, np.int64)
         self._each(lambda index, item: lengths.__setitem__(index, len(item[0])))
         return lengths

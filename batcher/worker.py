@@ -1,8 +1,5 @@
 """`python -m batcher.worker`: one decoding process of the Batcher, which starts it; see `batcher.workers`."""
 
-import ctypes
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -11,16 +8,13 @@ from typing import Any
 
 from batcher.decode import Decoder, Task, shared_views
 from batcher.plugin import load
+from proto.parent import end_with_parent
 from proto.slots import Memory
-
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     descriptor, shared, areas, size, processes, index, parent = map(int, sys.argv[1:])
-    # The kernel ends us with the Batcher, even in the middle of a decode; unless it has died already.
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if not end_with_parent(parent):  # even in the middle of a decode
         return
     connection: Any = Connection(descriptor)
     memory = Memory(shared, "", "memfd", areas, size, owner=False)

@@ -1,11 +1,15 @@
 """What the Boss's step costs: instances per second of its Trainer, fed from memory, against a hand-written loop.
 
-Both train small_cnn on the same synthetic MNIST-sized batches, made before, with the same optimizer (fused SGD with
-Nesterov's momentum), one-cycle schedule, batch size and threads, by turns in one process. The loop is the fastest that
-one would write: it has its inputs as normalised floats, reads no loss and reports none, and takes NaN as it comes.
-The Trainer normalises uint8, weighs, masks, checks, counts and reports.
+Both train small_cnn on the same synthetic MNIST-sized uint8 batches, made before, with the same optimizer (fused SGD
+with Nesterov's momentum), one-cycle schedule, batch size, threads and memory allocator, by turns in one process. The
+loop is the fastest that one would write: it normalises the uint8 batch by one multiply and one add, in place, reads no
+loss and reports none, and takes NaN as it comes. The Trainer copies the batch, as out of a slot that is filled again,
+normalises it the same way, weighs, masks, checks, counts and reports.
 
-    python -m benchmarks.boss [--pairs N] [--steps N] [--threads N] [--batch-sizes N ...]
+With --floats the loop has its inputs as normalised floats instead, four times the memory. With --plain-allocator both
+go without what the Boss sets in glibc (boss/allocator.py): the figures then show what that is worth.
+
+    python -m benchmarks.boss [--pairs N] [--steps N] [--threads N] [--batch-sizes N ...] [--floats] [--plain-allocator]
 """
 
 import argparse
@@ -20,6 +24,7 @@ from rich.table import Table
 from torch.nn.functional import cross_entropy
 
 from benchmarks.report import finish, median_interval
+from boss.allocator import keep_freed_memory
 from boss.config import BossConfig
 from boss.models import small_cnn
 from boss.outlet import LossOutlet
@@ -44,9 +49,9 @@ def make_batches(size: int, seed: int) -> list[Batch]:
     draw = np.random.default_rng(seed)
     return [
         Batch(
-            kind="train", seq=seq, incarnation=0, slot=0, ids=np.arange(size), weights=np.ones(size, np.float32),
-            version=0, version_step=0, passes=0, cursor=size, candidates=size, dropped=np.zeros(11, np.int64),
-            last=False, arrays={
+            kind="train", seq=seq, incarnation=0, slot=0, ids=np.arange(size), passes_of=np.zeros(size, np.int64),
+            weights=np.ones(size, np.float32), version=0, version_step=0, passes=0, cursor=size, candidates=size,
+            dropped=np.zeros(11, np.int64), last=False, arrays={
                 "inputs": draw.integers(0, 256, (size, 1, 28, 28), dtype=np.uint8),
                 "targets": draw.integers(0, 10, size),
             },
@@ -70,15 +75,16 @@ class Memory:
 class PlainLoop:
     """The hand-written loop."""
 
-    def __init__(self, batches: list[Batch], spec: DataSpec, config: BossConfig, device: torch.device) -> None:
+    def __init__(
+        self, batches: list[Batch], spec: DataSpec, config: BossConfig, device: torch.device, *, floats: bool = False
+    ) -> None:
         torch.manual_seed(0)
+        self.factor, self.offset = 1 / (255 * spec.std[0]), -spec.mean[0] / spec.std[0]
         self.batches = [
-            (
-                ((torch.tensor(batch.arrays["inputs"]).float() / 255 - spec.mean[0]) / spec.std[0]).to(device),
-                torch.tensor(batch.arrays["targets"]).to(device),
-            )
-            for batch in batches
+            tuple(torch.tensor(batch.arrays[name]).to(device) for name in ("inputs", "targets")) for batch in batches
         ]
+        if floats:
+            self.batches = [(self.normalised(inputs), targets) for inputs, targets in self.batches]
         self.model = small_cnn(spec).to(device)
         self.optimizer = torch.optim.SGD(
             self.model.parameters(),
@@ -92,10 +98,13 @@ class PlainLoop:
             self.optimizer, config.lr, total_steps=spec.train_batches + 1, cycle_momentum=False
         )
 
+    def normalised(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs.float().mul_(self.factor).add_(self.offset) if inputs.dtype == torch.uint8 else inputs
+
     def run(self, steps: int) -> None:
         for step in range(steps):
             inputs, targets = self.batches[step % DISTINCT]
-            loss = cross_entropy(self.model(inputs), targets)
+            loss = cross_entropy(self.model(self.normalised(inputs)), targets)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -111,12 +120,12 @@ def timed(action: Any, *args: Any) -> float:
     return time.perf_counter() - began
 
 
-def measure(size: int, pairs: int, steps: int, seed: int) -> list[tuple[float, float]]:
+def measure(size: int, pairs: int, steps: int, seed: int, floats: bool) -> list[tuple[float, float]]:
     """Instances per second of Trainer and plain loop, in alternation; which of them is first alternates too."""
     spec, config = data_spec(size, (pairs + 1) * steps), BossConfig(model="small_cnn")
     batches = make_batches(size, seed)
     trainer = Trainer(RunConfig(seed=seed), config, spec)
-    plain = PlainLoop(batches, spec, config, trainer.device)
+    plain = PlainLoop(batches, spec, config, trainer.device, floats=floats)
     outlet, stream = LossOutlet(lambda report: True, 256), Memory(batches, steps)
 
     def ours() -> float:
@@ -140,14 +149,18 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: torch's own choice")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[64, 128], help="(64 128)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--floats", action="store_true", help="the loop has normalised floats in memory")
+    parser.add_argument("--plain-allocator", action="store_true", help="both without the Boss's setting of glibc")
     args = parser.parse_args()
+    if not args.plain_allocator:
+        keep_freed_memory()
     if args.threads:
         torch.set_num_threads(args.threads)
     table = Table("batch size", "Trainer, instances/s", "plain loop, instances/s", "ratio", "90 % interval")
     figures: dict[str, Any] = {}
     ratios = {}
     for size in args.batch_sizes:
-        pairs = measure(size, args.pairs, args.steps, args.seed)
+        pairs = measure(size, args.pairs, args.steps, args.seed, args.floats)
         ratio, low, high = median_interval([mine / theirs for mine, theirs in pairs])
         (mine, *_), (theirs, *_) = (median_interval(column) for column in zip(*pairs, strict=True))
         table.add_row(str(size), f"{mine:,.0f}", f"{theirs:,.0f}", f"{ratio:.3f}", f"{low:.3f} to {high:.3f}")
@@ -168,6 +181,8 @@ def main() -> None:
         pairs=args.pairs,
         steps_per_half_pair=args.steps,
         threads=torch.get_num_threads(),
+        loop_has="normalised floats" if args.floats else "uint8",
+        allocator="plain" if args.plain_allocator else "keeps freed memory",
         seeds=[args.seed],
     )
 

@@ -2,11 +2,12 @@
 
 import sys
 import time
+from functools import partial
 
 from boss.config import BossConfig
 from proto.carriers import SlotReceiver
 from proto.lifecycle import Worker, run_worker
-from proto.messages import DataSpec, Ready, Start, Value
+from proto.messages import Batch, DataSpec, Ready, Start, Value
 from proto.slots import slot_bytes
 
 LAST_REPORTS_S = 2.0
@@ -22,19 +23,21 @@ def body(worker: Worker) -> None:
     # Torch takes seconds to import: after HELLO, so that the supervisor knows that we are there.
     import torch
 
-    from boss import checkpoint
+    from boss import allocator, checkpoint
     from boss.account import Account
     from boss.clock import Clocked
     from boss.copier import CudaLane
     from boss.inlet import Stream
     from boss.outlet import LossOutlet
     from boss.pinned import SlotCopier, pin
+    from boss.progress import Progress
     from boss.trainer import Trainer, device_name
 
     if config.threads:
         torch.set_num_threads(config.threads)
     if worker.run.deterministic:
         torch.use_deterministic_algorithms(True, warn_only=True)
+    allocator.keep_freed_memory()
     spec = worker.expect(DataSpec)
     trainer, account = Trainer(worker.run, config, spec), Account()
     outlet = LossOutlet(worker.sender(worker.port("losses")), config.loss_queue, prompt=worker.run.deterministic)
@@ -42,7 +45,8 @@ def body(worker: Worker) -> None:
         checkpoint.load(worker.run_dir, worker.info.resume, trainer, account, outlet)
     batches = worker.port("batches")
     pinned = config.pin_memory and trainer.device.type == "cuda"
-    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pin if pinned else None)
+    pins = partial(pin, warn=worker.warn) if pinned else None
+    carrier = SlotReceiver(batches, config.slots, slot_bytes(spec), pins, worker.warn)
     worker.owns(carrier)
     if pinned:
         lane, staged = CudaLane(trainer.device), trainer.prepare.copier
@@ -68,10 +72,16 @@ def body(worker: Worker) -> None:
         worker.record(event, values)
         checkpointer.after_evaluation(values)
 
+    progress = Progress(account, spec, worker.record)
+
+    def after_batch(batch: Batch) -> None:
+        progress.after_batch(batch)
+        checkpointer.after_batch(batch)
+
     worker.tell(Ready())
     worker.expect(Start)
     stream.open(account)
-    trainer.train(Clocked(stream, account), outlet, record, checkpointer.after_batch)
+    trainer.train(Clocked(stream, account), outlet, record, after_batch)
     if every and not stream.complete and not worker.orphaned:
         checkpointer.save()
     sent, deadline = outlet.sent, time.monotonic() + LAST_REPORTS_S

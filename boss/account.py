@@ -3,7 +3,10 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from proto.messages import Batch, Open, Value
+from proto.types import Array
 
 
 @dataclass
@@ -19,8 +22,12 @@ class Account:
     evaluated: int = 0
     """Instances trained when the last evaluation was made in full: one that is cut off is made again."""
     evaluating: bool = False
+    stream: str = ""
+    """What the last batch said of where a stream stands."""
     candidates: int = 0
+    trained_per_class: list[int] = field(default_factory=list)
     dropped_per_class: list[int] = field(default_factory=list)
+    """The last are those whose class is not known."""
     train_s: float = 0.0
 
     def add(self, batch: Batch) -> None:
@@ -31,14 +38,16 @@ class Account:
             return
         if self.evaluating:
             self.evaluating, self.evaluated = False, self.trained
-        self.passes, self.cursor = batch.passes, batch.cursor
+        self.passes, self.cursor, self.stream = batch.passes, batch.cursor, batch.stream
         self.batches += 1
         self.trained += len(batch.ids)
         self.candidates += batch.candidates
-        dropped = batch.dropped.tolist()
-        self.dropped_per_class = [
-            a + b for a, b in zip(self.dropped_per_class or [0] * len(dropped), dropped, strict=True)
-        ]
+        self.dropped_per_class = _sums(self.dropped_per_class, batch.dropped)
+        # Ends as long as the classes are; targets that are none (of a loss of one's own) are not counted.
+        classes, targets = len(batch.dropped) - 1, batch.arrays["targets"]
+        if targets.ndim == 1 and targets.dtype.kind == "i":
+            here = targets[(targets >= 0) & (targets < classes)]
+            self.trained_per_class = _sums(self.trained_per_class, np.bincount(here, minlength=classes))
 
     def open(self, incarnation: int, slots: int, eval_every: float) -> Open:
         """The message that has the Batcher begin, or go on, after the batches accounted for."""
@@ -53,12 +62,14 @@ class Account:
             batches=self.batches,
             trained=self.trained,
             evaluated=self.evaluated,
+            stream=self.stream,
         )
 
     def metrics(self) -> dict[str, Value]:
         return {
             "candidates": self.candidates,
             "kept_fraction": self.trained / max(self.candidates, 1),
+            "trained_per_class": tuple(self.trained_per_class),
             # The last is of those whose class is not known: without classes it is all there is.
             "dropped_per_class": tuple(self.dropped_per_class) if len(self.dropped_per_class) > 1 else (),
             "train_s": self.train_s,
@@ -66,3 +77,8 @@ class Account:
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _sums(before: list[int], more: Array) -> list[int]:
+    counts: list[int] = more.tolist()
+    return [a + b for a, b in zip(before or [0] * len(counts), counts, strict=True)]

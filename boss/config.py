@@ -37,11 +37,14 @@ MODELS = Registry(
     },
 )
 
-LOSSES = {
-    "cross_entropy": Builtin("boss.losses:cross_entropy", "cross-entropy of each instance's logits"),
-    "mse": Builtin("boss.losses:mse", "mean squared error, for targets that are numbers"),
-    "bce": Builtin("boss.losses:bce", "binary cross-entropy, for instances with any number of labels (multi-hot)"),
-}
+LOSSES = Registry(
+    "autoassist.losses",
+    {
+        "cross_entropy": Builtin("boss.losses:cross_entropy", "cross-entropy of each instance's logits"),
+        "mse": Builtin("boss.losses:mse", "mean squared error, for targets that are numbers"),
+        "bce": Builtin("boss.losses:bce", "binary cross-entropy, for instances with any number of labels (multi-hot)"),
+    },
+)
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -104,6 +107,15 @@ class BossConfig(Section):
     """See `step_at`."""
     ema: Share = 0.0
     """Decay of an exponential moving average of the weights, which is then what is evaluated and saved; 0: none."""
+
+    crop: int = Field(default=0, ge=0, le=1024)
+    """Shift each training image at random by up to so many pixels each way, what comes in is black (0); 0: off. 4 is
+    usual for CIFAR. Like `flip` and `cutout` it is done on the device, from run.seed, pass and id of the instance."""
+    flip: bool = False
+    """Exchange left and right of half of the training images, at random."""
+    cutout: int = Field(default=0, ge=0, le=1024)
+    """Replace a square of so many pixels a side, at a random place of each training image, by the data set's mean
+    (0 in float images); 0: off. 16 is usual for CIFAR-10."""
 
     label_smoothing: Share = 0.0
     """Share of the label that is spread over all classes, in training; reports and metrics have the plain loss."""

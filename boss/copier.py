@@ -129,6 +129,13 @@ def make_copier(device: torch.device, *, pin_memory: bool) -> Copier:
     return PinnedCopier(CudaLane(device)) if device.type == "cuda" and pin_memory else PlainCopier(device)
 
 
+def bring_few(array: Array, device: torch.device) -> Tensor:
+    """`array` on the device, for a few bytes that do not come with the batch. Nobody waits for the copy."""
+    tensor = torch.from_numpy(array)
+    # Torch uses this pinned memory again once the copy has ended, and not before.
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 def _arrays(batch: Batch) -> dict[str, Array]:
     return {**batch.arrays, "weights": batch.weights}
 

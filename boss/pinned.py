@@ -1,6 +1,5 @@
 """Slots as pinned memory: CUDA copies straight from them, by itself, while the CPU goes on."""
 
-import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -12,23 +11,19 @@ from proto.carriers import Undo
 from proto.messages import Batch
 from proto.slots import Memory
 
-log = logging.getLogger(__name__)
 
-
-def pin(memory: Memory) -> Undo | None:
+def pin(memory: Memory, warn: Callable[[str], None]) -> Undo | None:
     """Registers `memory` with CUDA, until what is returned is called.
 
-    Where CUDA refuses, that is logged: batches then go through staging memory, which costs the CPU a copy.
+    Where CUDA refuses, `warn` is told: batches then go through staging memory, which costs the CPU a copy.
     """
     size = memory.count * memory.size
     runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     code = int(runtime.cudaHostRegister(memory.address, size, 0))
     if code:
-        log.warning(
-            "the slots (%.0f MB) are not pinned, batches go through pinned staging memory, which costs a copy: "
-            "cudaHostRegister gave error %d; a higher limit on locked memory (ulimit -l) may bring it back",
-            size / 1e6,
-            code,
+        warn(
+            f"the slots ({size / 1e6:.0f} MB) are not pinned, batches go through pinned staging memory, which costs a "
+            f"copy: cudaHostRegister gave error {code}; a higher limit on locked memory (ulimit -l) may bring it back"
         )
         return None
     address = memory.address

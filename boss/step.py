@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
+from boss.augment import Augmenter
 from boss.config import BossConfig
-from boss.copier import Copier, PlainCopier
+from boss.copier import Copier, PlainCopier, bring_few
 from boss.ema import Ema
 from boss.health import PATIENCE, BufferGuard, Health, finite
 from boss.losses import Criterion
@@ -23,10 +24,17 @@ EMPTY: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class Preparer:
-    """Brings a batch to the device as tensors, uint8 inputs as normalised floats."""
+    """Brings a batch to the device as tensors, uint8 inputs as normalised floats, augmented if it is for training."""
 
-    def __init__(self, spec: DataSpec, device: torch.device, copier: Copier | None = None) -> None:
+    def __init__(
+        self,
+        spec: DataSpec,
+        device: torch.device,
+        copier: Copier | None = None,
+        augmenter: Augmenter | None = None,
+    ) -> None:
         self.copier: Copier = copier or PlainCopier(device)
+        self._device, self._augmenter = device, augmenter
         # Normalising k/255 by mean and deviation is one multiply and one add on k.
         shape = (-1, *[1] * (len(spec.input_shape) - 1))
         mean, std = torch.tensor(spec.mean or (0.0,)), torch.tensor(spec.std or (1.0,))
@@ -37,7 +45,11 @@ class Preparer:
         """Inputs [B, ...], targets [B, ...], instance weights float32 [B] of `batch`, and what else it brings."""
         arrays = self.copier.bring(batch)
         inputs, targets, weights = (arrays.pop(name) for name in ("inputs", "targets", "weights"))
-        return self.normalise(inputs), targets, weights, arrays
+        if self._augmenter is None or batch.kind != "train":
+            return self.normalise(inputs), targets, weights, arrays
+        drawn = bring_few(self._augmenter.draw(batch.passes_of, batch.ids), self._device)
+        inputs = self._augmenter.cut(self.normalise(self._augmenter.move(inputs, drawn)), drawn)
+        return inputs, targets, weights, arrays
 
     def normalise(self, inputs: Tensor) -> Tensor:
         if inputs.dtype == torch.uint8:

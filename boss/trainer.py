@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from boss.augment import make_augmenter
 from boss.config import MODELS, BossConfig
 from boss.copier import make_copier
 from boss.dry_run import dry_run, sample, try_forward
@@ -40,7 +41,8 @@ class Trainer:
         torch.manual_seed(run.seed)
         precision = Precision(config, self.device)
         self.model = precision.model(_model(config, spec))
-        self.prepare = Preparer(spec, self.device, make_copier(self.device, pin_memory=config.pin_memory))
+        copier = make_copier(self.device, pin_memory=config.pin_memory)
+        self.prepare = Preparer(spec, self.device, copier, make_augmenter(config, spec, run.seed))
         inputs = sample(spec, self.prepare, self.device)
         # Before the optimizer: a lazy module has no parameters until its first forward.
         logits = try_forward(self.model, config, spec, inputs)

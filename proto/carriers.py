@@ -6,13 +6,14 @@ descriptor of a filled slot repeats it, and one that was not granted last is ref
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
 from proto.errors import Refused
 from proto.fields import NAMES
-from proto.messages import Batch, Credit, Filled, Message, Open, Unmapped
+from proto.messages import Batch, Credit, Filled, Message, Open, Place, Unmapped
 from proto.slots import Layout, Memory, starts
 from proto.sockets import Port
 from proto.types import Array
@@ -21,24 +22,42 @@ log = logging.getLogger(__name__)
 
 SAID = tuple(name for name in Filled.model_fields if name in Batch.model_fields)
 """What a descriptor says as the batch would; the rest lies in the slot."""
-BESIDE = ("ids", "weights", "dropped")
+BESIDE = ("ids", "passes_of", "weights", "dropped")
 PROC_BACK = "run Boss and Batcher as one user in one PID namespace, with /proc mounted without hidepid"
 SHM_BACK = "or make /dev/shm larger (docker run --shm-size=1g)"
 
 Undo = Callable[[], None]
 
 
+class _Seen(NamedTuple):
+    """Where in a slot the arrays of a batch lie. Almost every batch looks like the one before: found out once."""
+
+    places: tuple[Place, ...]
+    arrays: dict[str, Array]
+    beside: dict[str, Array]
+
+
 class SlotReceiver:
     """The Boss's end. Owns `count` slots of `size` bytes; falls back to a file, then to frames, and says so once."""
 
-    def __init__(self, port: Port, count: int, size: int, pin: Callable[[Memory], Undo | None] | None = None) -> None:
-        """`pin` is given the memory before it is used, and returns what undoes that, or None where it cannot."""
-        self.port, self.count, self.size, self._pin = port, count, size, pin
+    def __init__(
+        self,
+        port: Port,
+        count: int,
+        size: int,
+        pin: Callable[[Memory], Undo | None] | None = None,
+        warn: Callable[[str], None] = log.warning,
+    ) -> None:
+        """`pin` is given the memory before it is used, and returns what undoes that, or None where it cannot; `warn`
+        what the user should see."""
+        self.port, self.count, self.size, self._pin, self._warn = port, count, size, pin, warn
         self._tried: list[str] = []
         self._unpin: Undo | None = None
         self._opened: Open | None = None
         self._generation = 0
         self._granted: dict[int, int] = {}
+        self._seen: dict[int, _Seen] = {}
+        """Slot -> what the last descriptor of it said, checked."""
         self.memory: Memory | None = None
         self._make(Memory.anonymous, Memory.file)
 
@@ -108,7 +127,7 @@ class SlotReceiver:
         if self._tried:  # said now that it is known how batches do travel: one line, whatever was tried
             back = f"{PROC_BACK}; {SHM_BACK}" if self.memory is None else PROC_BACK
             what = "frames, which costs copies" if self.memory is None else f"the file {self.memory.path}, as fast"
-            log.warning("batches travel as %s. Tried: %s. To get it back: %s", what, "; ".join(self._tried), back)
+            self._warn(f"batches travel as {what}. Tried: {'; '.join(self._tried)}. To get it back: {back}")
             self._tried.clear()
 
     def _batch(self, message: Filled) -> Batch:
@@ -116,19 +135,14 @@ class SlotReceiver:
         granted = self._granted.get(message.slot)
         if self.memory is None or granted != message.generation:
             raise Refused("stale", f"slot {message.slot}, generation {message.generation}; granted: {granted}")
-        beside: dict[str, Array] = {}
-        arrays: dict[str, Array] = {}
-        for path, dtype, shape, start in message.places:
-            view = self.memory.view(message.slot, start, dtype, shape)
-            if path in beside or path in arrays:
-                raise Refused("place", f"{path:.80} twice")
-            if path in BESIDE:
-                beside[path] = view.copy()  # read after the slot is free again: losses are reported by id
-            else:
-                view.flags.writeable = False
-                arrays[path] = view
+        seen = self._seen.get(message.slot)
+        if seen is None or seen.places != message.places:
+            seen = self._seen[message.slot] = _look(self.memory, message)
+        # Copies, since they are read after the slot is free again: losses are reported by id.
+        beside: dict[str, Any] = {name: view.copy() for name, view in seen.beside.items()}
         try:
-            return Batch.model_validate({**{name: getattr(message, name) for name in SAID}, **beside, "arrays": arrays})
+            return Batch.model_validate({**{name: getattr(message, name) for name in SAID}, **beside,
+                                         "arrays": seen.arrays})  # fmt: skip
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             raise Refused("fields", f"batch: {first['msg'][:200]}") from None
@@ -148,9 +162,23 @@ class SlotReceiver:
         if self._unpin is not None:
             self._unpin()
             self._unpin = None
+        self._seen.clear()
         if self.memory is not None:
             self.memory.close()
             self.memory = None
+
+
+def _look(memory: Memory, message: Filled) -> _Seen:
+    """The views that `message` describes, all of them in its slot. Raises Refused."""
+    seen = _Seen(message.places, {}, {})
+    for path, dtype, shape, start in message.places:
+        view = memory.view(message.slot, start, dtype, shape)
+        view.flags.writeable = False
+        part = seen.beside if path in BESIDE else seen.arrays
+        if path in part:
+            raise Refused("place", f"{path:.80} twice")
+        part[path] = view
+    return seen
 
 
 class SlotSender:
@@ -165,6 +193,10 @@ class SlotSender:
         self._generation: dict[int, int] = {}
         self._sent: dict[int, tuple[int, int]] = {}
         """Slot -> (incarnation, sequence number) of the batch last sent in it."""
+        self._lent: dict[int, tuple[Layout, dict[str, Array]]] = {}
+        """Slot -> layout and arrays that were last lent there."""
+        self._seen: dict[int, _Seen] = {}
+        """Slot -> where the batch last sent lies in it."""
 
     def receive(self) -> Iterator[Message]:
         """The messages of the channel that have arrived. A credit for anything but what was sent last is dropped."""
@@ -195,48 +227,69 @@ class SlotSender:
 
     def lend(self, slot: int, layout: Layout) -> dict[str, Array]:
         """Arrays of `layout` to collate the batch of `slot` into: in the slot, where they fit."""
+        lent = self._lent.get(slot)
+        if lent is not None and lent[0] == layout:
+            return lent[1]
         begins, end = starts(layout)
         memory = self.memory
         if memory is None or end > memory.size or slot >= memory.count:
             return {name: np.empty(shape, dtype) for name, (shape, dtype) in layout.items()}
-        return {name: memory.view(slot, begins[name], NAMES[dtype], shape) for name, (shape, dtype) in layout.items()}
+        found = {name: memory.view(slot, begins[name], NAMES[dtype], shape) for name, (shape, dtype) in layout.items()}
+        self._lent[slot] = dict(layout), found
+        return found
 
     def send(self, batch: Batch, to: str) -> bool:
         """Sends `batch`: a descriptor when its arrays lie in its slot and the rest fits there too, else frames."""
         self._sent[batch.slot] = (batch.incarnation, batch.seq)
         self.bytes_sent += sum(array.nbytes for array in batch.arrays.values())
-        places = self._places(batch)
-        if places is None:
-            return self.port.send(batch, to, copy=False)
+        beside: dict[str, Array] = {name: getattr(batch, name) for name in BESIDE}
+        seen = self._seen.get(batch.slot)
+        if seen is None or not _is(batch.arrays, seen.arrays) or not _alike(beside, seen.beside):
+            seen = self._place(batch, beside)
+            if seen is None:
+                return self.port.send(batch, to, copy=False)
+            self._seen[batch.slot] = seen
+        for name, view in seen.beside.items():
+            view[...] = beside[name]
         said = {name: getattr(batch, name) for name in SAID}
-        # Not validated, as its fields are those of a batch that was.
-        filled = Filled.model_construct(**said, generation=self._generation[batch.slot], places=places)
-        return self.port.send(filled, to)
+        return self.port.send(Filled(**said, generation=self._generation[batch.slot], places=seen.places), to)
 
-    def _places(self, batch: Batch) -> tuple[tuple[str, str, tuple[int, ...], int], ...] | None:
+    def _place(self, batch: Batch, beside: dict[str, Array]) -> _Seen | None:
+        """Where the arrays of `batch` lie in its slot and `beside` has its place; None where that cannot be."""
         memory = self.memory
         if memory is None:
             return None
-        places, end = [], 0
+        places: list[Place] = []
+        end = 0
         for name, array in batch.arrays.items():
             start = memory.start_of(batch.slot, array)
             if start is None:
                 return None
             places.append((name, NAMES[array.dtype], array.shape, start))
             end = max(end, start + array.nbytes)
-        beside = {name: getattr(batch, name) for name in BESIDE}
         begins, end = starts({name: (array.shape, array.dtype) for name, array in beside.items()}, end)
         if end > memory.size:
             return None
-        for name, array in beside.items():
-            memory.view(batch.slot, begins[name], NAMES[array.dtype], array.shape)[:] = array
-            places.append((name, NAMES[array.dtype], array.shape, begins[name]))
-        return tuple(places)
+        places += [(name, NAMES[array.dtype], array.shape, begins[name]) for name, array in beside.items()]
+        views = {name: memory.view(batch.slot, begins[name], NAMES[a.dtype], a.shape) for name, a in beside.items()}
+        return _Seen(tuple(places), batch.arrays, views)
 
     def close(self) -> None:
+        self._lent.clear()
+        self._seen.clear()
         if self.memory is not None:
             self.memory.close()
             self.memory = None
+
+
+def _is(arrays: dict[str, Array], others: dict[str, Array]) -> bool:
+    """Whether both hold the very same arrays."""
+    return len(arrays) == len(others) and all(others.get(name) is array for name, array in arrays.items())
+
+
+def _alike(arrays: dict[str, Array], others: dict[str, Array]) -> bool:
+    """Whether the arrays of both have the same shapes, in the same order; their dtypes are a batch's."""
+    return [array.shape for array in arrays.values()] == [array.shape for array in others.values()]
 
 
 def _reason(error: Exception) -> str:

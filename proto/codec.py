@@ -78,8 +78,7 @@ def _bytes(array: Array) -> Frame:
 def _split(message: Message, arrays: list[tuple[str, Array]]) -> dict[str, Any]:
     """The plain fields of `message`; its arrays go to `arrays` with their path, `field` or `field.key`."""
     plain: dict[str, Any] = {}
-    for name in type(message).model_fields:
-        value = getattr(message, name)
+    for name, value in message.__dict__.items():  # its fields, as pydantic keeps them
         if isinstance(value, int | str):  # most are; the other checks take longer
             plain[name] = value
         elif isinstance(value, np.ndarray):

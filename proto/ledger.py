@@ -16,7 +16,10 @@ FIELDS: dict[str, str] = {
 
 
 class Ledger:
-    """The records of `size` instances as one array per field (20 bytes an instance)."""
+    """The records of instances 0 to `size` - 1 as one array per field (20 bytes an instance).
+
+    None is kept of an instance beyond them: in a stream each comes once, and its ledger has size 0.
+    """
 
     def __init__(self, size: int) -> None:
         self.last_loss = np.full(size, np.nan, np.float32)
@@ -29,6 +32,9 @@ class Ledger:
 
     def fold(self, ids: Int64s, losses: Float32s, step: int) -> None:
         """Takes in the losses of one batch, in which an id may stand twice where the batch straddles passes."""
+        kept = ids < len(self)
+        if not kept.all():
+            ids, losses = ids[kept], losses[kept]
         unique, first = np.unique(ids, return_index=True)
         self._fold_distinct(unique, losses[first], step)
         if len(unique) < len(ids):
@@ -43,8 +49,16 @@ class Ledger:
         self.last_step[ids] = step
 
     def take(self, ids: Int64s) -> dict[str, Array]:
-        """The records of `ids`, as arrays of their length."""
-        return {field: getattr(self, field)[ids] for field in FIELDS}
+        """The records of `ids`, as arrays of their length; those of an instance that was never trained where none is
+        kept."""
+        kept = ids < len(self)
+        if kept.all():
+            return {field: getattr(self, field)[ids] for field in FIELDS}
+        blank = Ledger(1)
+        found = {field: getattr(blank, field).repeat(len(ids)) for field in FIELDS}
+        for field, values in found.items():
+            values[kept] = getattr(self, field)[ids[kept]]
+        return found
 
     def apply(self, delta: Mapping[str, Array]) -> None:
         """Takes over the records in `delta`: "ids" and every field.

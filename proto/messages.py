@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from proto.fields import AnyArray, Count, Counts, Floats, Ids, Matrix, Text, same_length
+from proto.types import Array
 
 PROTOCOL = 1
 """Version of the messages; a peer that speaks another one is refused."""
@@ -62,6 +63,7 @@ class DataSpec(Message):
     `std` (per channel, empty for none) normalise uint8 inputs after division by 255. `structure` is what the arrays of
     a batch are put together to (`proto.structure`, JSON; empty: a pair).
 
+    `stream`: the training split is a stream, of which `train_size` instances count as one Boss epoch.
     `train_total` is the number of instances the run will train, `max_batch` the size of the largest batch.
     `train_batches` is the number of batches; with `max_tokens`, the most padded positions of a batch (0: batches are
     cut by instances), it is about that.
@@ -87,6 +89,12 @@ class DataSpec(Message):
     beside: dict[Text, tuple[Text, tuple[Count, ...]]] = {}
     vocabulary: Count = 0
     structure: Text = ""
+    stream: bool = False
+
+    @property
+    def ledger_size(self) -> int:
+        """Instances with a record in the ledger: none of a stream, whose instances come once."""
+        return 0 if self.stream else self.train_size
 
     @property
     def outputs(self) -> int:
@@ -182,6 +190,7 @@ class Open(Message):
 
     `seq` is the number of the next batch; `passes` and `cursor` are those of the last batch trained, the `batches`-th
     of the run's training batches; `trained` instances are behind us, `evaluated` when the last evaluation was made.
+    `stream` is what that batch said of a stream.
     """
 
     tag: ClassVar[str] = "open"
@@ -199,6 +208,7 @@ class Open(Message):
     batches: Count = 0
     trained: Count = 0
     evaluated: Count = 0
+    stream: Text = ""
 
 
 class Credit(Message):
@@ -225,11 +235,13 @@ class Unmapped(Message):
 class Batch(Message):
     """Batcher -> Boss: one batch of B instances.
 
-    `seq` is gapless over the stream and names the batch (its batch id). `passes` and `cursor` say where its last
-    candidate stood. `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that
-    version had seen. `candidates` counts those considered since the batch before, `dropped` int64 [C + 1] the dropped
-    ones per class, last those whose class is not known yet. `last` marks the last batch of the budget, or of an
-    evaluation on a split. `arrays` hold "inputs" [B, ...], "targets" [B, ...] and what else `DataSpec` tells of.
+    `seq` is gapless over the stream and names the batch (its batch id). `passes_of` int64 [B] is the pass of each
+    instance (2**63 - 1 in evaluations, which belong to none); `passes` and `cursor` say where the last candidate stood.
+    `version` is the Assistant snapshot that chose it, `version_step` the Boss step whose losses that version had seen.
+    `candidates` counts those considered since the batch before, `dropped` int64 [C + 1] the dropped ones per class,
+    last those whose class is not known yet. `last` marks the last batch of the budget, or of an evaluation on a split.
+    Where the training split is a stream, `stream` is what a Batcher that goes on from here needs beside the cursor.
+    `arrays` hold "inputs" [B, ...], "targets" [B, ...] and what else `DataSpec` tells of.
     """
 
     tag: ClassVar[str] = "batch"
@@ -238,6 +250,7 @@ class Batch(Message):
     incarnation: Count
     slot: Count
     ids: Ids
+    passes_of: Ids
     weights: Floats
     version: Count
     version_step: Count
@@ -246,13 +259,14 @@ class Batch(Message):
     candidates: Count
     dropped: Counts
     last: bool
+    stream: Text = ""
     arrays: dict[str, AnyArray]
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        lengths = {len(self.ids), len(self.weights), *(len(a) if a.ndim else -1 for a in self.arrays.values())}
-        if len(lengths) != 1 or not self.arrays:
-            raise ValueError("ids, weights and arrays differ in length")
+        each: tuple[Array, ...] = (self.ids, self.passes_of, self.weights, *self.arrays.values())
+        if len({len(array) if array.ndim else -1 for array in each}) != 1 or not self.arrays:
+            raise ValueError("ids, passes, weights and arrays differ in length")
         return self
 
 
@@ -278,6 +292,7 @@ class Filled(Message):
     cursor: Count
     candidates: Count
     last: bool
+    stream: Text = ""
     places: Annotated[tuple[Place, ...], Field(max_length=64)]
 
 

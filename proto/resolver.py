@@ -53,7 +53,7 @@ class Registry(Mapping[str, Builtin]):
             return self._builtins[name]
         entries = self._registered[name]
         summary = entries[0].dist.metadata["Summary"] if entries[0].dist else None
-        return Builtin(entries[0].value, summary or entries[0].value, ", ".join(map(_origin, entries)))
+        return Builtin(entries[0].value, summary or entries[0].value, ", ".join(sorted(map(_origin, entries))))
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._builtins, *self._registered])

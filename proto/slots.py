@@ -46,6 +46,7 @@ def slot_size(arrays: Layout, classes: int) -> int:
     n = max(shape[0] for shape, _ in arrays.values())
     beside: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
         "ids": ((n,), np.dtype(np.int64)),
+        "passes_of": ((n,), np.dtype(np.int64)),
         "weights": ((n,), np.dtype(np.float32)),
         "dropped": ((classes + 1,), np.dtype(np.int64)),
     }

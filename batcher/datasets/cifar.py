@@ -1,5 +1,6 @@
 """CIFAR-10 and CIFAR-100, from the files as they are distributed (the "python version")."""
 
+import codecs
 import pickle
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,6 +68,7 @@ class _ArraysOnly(pickle.Unpickler):
             ("numpy._core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
             ("numpy", "ndarray"): np.ndarray,
             ("numpy", "dtype"): np.dtype,
+            ("_codecs", "encode"): codecs.encode,
         }
         if (module, name) not in allowed:
             raise pickle.UnpicklingError(f"holds {module}.{name}, which is no part of CIFAR")

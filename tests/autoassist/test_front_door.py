@@ -29,7 +29,15 @@ def test_importing_it_imports_nothing_heavy():
 
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["datasets"], ["models"], ["policies"], ["config"], ["launch", "boss.model=cnn"]],
+    [
+        ["--help"],
+        ["datasets"],
+        ["models"],
+        ["policies"],
+        ["config"],
+        ["launch", "boss.model=cnn"],
+        ["compare", "--policies", "autoasist"],
+    ],
     ids=" ".join,
 )
 def test_no_answer_imports_anything_heavy(words):
@@ -41,7 +49,7 @@ def test_no_answer_imports_anything_heavy(words):
 def test_help_names_every_command():
     answer = front_door("--help")
     assert (answer.returncode, answer.stderr) == (0, "")
-    for command in ("launch", "config", "datasets", "models", "policies", *ROLES):
+    for command in ("launch", "compare", "ablate", "config", "check-data", "datasets", "models", "policies", *ROLES):
         assert re.search(rf"^  {command} ", answer.stdout, re.MULTILINE), command
 
 
@@ -99,3 +107,21 @@ def test_a_package_that_shadows_ours_is_named(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "boss")
     assert f"package boss = {tmp_path / 'boss'}" in shadowed()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--policies", "autoasist"], "policy.name = 'autoasist': unknown; did you mean 'autoassist'"),
+        (["--budgets", "2,x"], "--budgets = '2,x': must be positive"),
+        (["--tune", "batcher.batch_size=16,32"], "--tune = 'batcher.batch_size': must be the same in all arms"),
+        (["--against", "fastai"], "--against = 'fastai': allowed: dataloader"),
+        (["--against", "dataloader", "--serial"], "--against = 'dataloader': serial runs have no wall-clock"),
+    ],
+)
+def test_compare_refuses_what_cannot_be_in_one_line(words, problem, tmp_path):
+    answer = front_door("compare", *words, cwd=tmp_path)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith(f"autoassist: {problem}")
+    assert answer.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

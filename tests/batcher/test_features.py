@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batcher.datasets.arrays import ArraySplit
-from batcher.features import FeatureStore, pool
+from batcher.features import FeatureStore, hashed, pool
 from batcher.source import Source
 
 RNG = np.random.default_rng(0)
@@ -117,3 +117,46 @@ def test_features_and_labels_of_large_data_sets_are_those_of_their_ids() -> None
     features, labels, _ = store.get(ids)
     assert labels.tolist() == ids.tolist()
     np.testing.assert_allclose(features[:, 0] / store.scale, ids % 97, rtol=1e-2)
+
+
+def test_token_ids_become_bags_of_words_that_order_and_padding_do_not_change() -> None:
+    tokens = np.array([[5, 9, 9, 0], [9, 5, 9, 0], [7, 5, 8, 11]])
+    bags = hashed(tokens, 256)
+    assert bags.shape == (3, 256)
+    np.testing.assert_allclose(np.linalg.norm(bags, axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(bags[0], bags[1])
+    np.testing.assert_array_equal(hashed([row[row > 0] for row in tokens], 256), bags)
+    np.testing.assert_array_equal(hashed(tokens, 256, np.ones((3, 4), bool) & (tokens > 0)), bags)
+    assert np.count_nonzero(bags[0]) == 2
+    assert bags[0] @ bags[2] == pytest.approx(1 / 5**0.5 / 2, abs=1e-6)  # one word of two, and one of four, in common
+
+
+def test_words_are_spread_evenly_over_places_and_signs() -> None:
+    bags = hashed(np.arange(1, 20_001)[:, None], 64)
+    places = np.abs(bags).sum(axis=0)
+    assert places.min() > 0.8 * 20_000 / 64
+    assert abs(bags.sum()) < 4 * 20_000**0.5
+
+
+@pytest.mark.parametrize("offered", ["array", "lists", "nothing"])
+def test_token_ids_are_features_whether_offered_or_not(offered: str) -> None:
+    class Texts(Bare):
+        def features(self, ids: np.ndarray) -> object:
+            rows = [self.inputs[i] for i in ids]
+            return np.stack(rows) if offered == "array" else rows
+
+    tokens = RNG.integers(1, 50, (20, 6))
+    source = Source((Bare if offered == "nothing" else Texts)(tokens, np.arange(20) % 2), "toy")
+    store = FeatureStore(source, 32, 0)
+    ids = np.arange(20)
+    store.visit(*source.take(ids))
+    np.testing.assert_allclose(store.get(ids)[0], store.scale * hashed(tokens, 32), atol=1e-3)
+
+
+def test_instances_of_different_length_are_averaged_over_their_own_positions() -> None:
+    series = [RNG.normal(size=(n, 3)).astype(np.float32) for n in (2, 5, 1)]
+    source = Source(Bare(series, np.array([0, 1, 0])), "toy")  # type: ignore[arg-type]
+    store = FeatureStore(source, 256, 0)
+    store.visit(*source.take(np.arange(3)))
+    expected = np.stack([one.mean(axis=0) for one in series])
+    np.testing.assert_allclose(store.get(np.arange(3))[0], store.scale * expected, atol=2e-3)

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -6,20 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from planning import Jumpy, keep, plans
 
 from batcher.cut import ByCount, batch_sizes
-from batcher.generator import Generator, Plan, Position, Select
+from batcher.generator import Generator, Plan, Position
 from proto.types import Float32s, Int64s
-
-
-def keep(p: float | Sequence[float]) -> Select:
-    """A rule that keeps instance i with probability `p` or p[i], and gives it weight i."""
-
-    def select(ids: Int64s, trained: int, total: int, passes: int) -> tuple[Float32s, Float32s]:
-        table = np.broadcast_to(np.asarray(p, np.float32), (int(ids.max()) + 1,)) if np.isscalar(p) else np.asarray(p)
-        return table[ids].astype(np.float32), ids.astype(np.float32)
-
-    return select
 
 
 def make(cls: type[Generator] = Generator, p: float | Sequence[float] = 1.0, **changes: Any) -> Generator:
@@ -28,10 +19,6 @@ def make(cls: type[Generator] = Generator, p: float | Sequence[float] = 1.0, **c
     }  # fmt: skip
     cut = ByCount(changes.pop("batch_size", 32))
     return cls(**{**given, "cuts": dict.fromkeys(("train", "validation", "test"), cut), **changes})
-
-
-def plans(generator: Generator) -> list[Plan]:
-    return list(iter(generator.next, None))
 
 
 def trained(found: Sequence[Plan]) -> list[int]:
@@ -141,19 +128,6 @@ def test_the_plans_add_up(data: st.DataObject) -> None:
         assert [plan.last for plan in of_kind] == [plan.ids[-1] == n - 1 for plan in of_kind]
 
 
-class Jumpy(Generator):
-    """Considers chunks of other sizes than its keep rate suggests."""
-
-    rates: Iterator[float]
-
-    @property
-    def _rate(self) -> float:
-        return next(self.rates)
-
-    @_rate.setter
-    def _rate(self, value: float) -> None: ...
-
-
 def compare_chunk_sizes(p: list[float], batch_size: int, total: int, random: Random) -> None:
     rates = iter(lambda: random.choice([0.01, 0.05, 0.3, 1.0]), None)
     case = {"p": p, "size": len(p), "batch_size": min(batch_size, len(p)), "total": total}
@@ -209,3 +183,9 @@ def test_a_stream_goes_on_from_where_another_one_stood() -> None:
             continue  # inside an evaluation there is no position to go on from
         rest = plans(make(**case, start=Position(plan.passes, plan.cursor, batches, done, evaluated)))
         assert [(a.kind, a.ids.tolist()) for a in rest] == [(a.kind, a.ids.tolist()) for a in whole[k + 1 :]]
+
+
+def test_a_split_that_is_left_to_the_end_is_planned_there_alone() -> None:
+    found = plans(make(splits={"validation": 10, "test": 20}, eval_every=100, at_end=("test",)))
+    assert [plan.kind for plan in found if plan.kind != "train"] == ["validation"] * 3 + ["test"]
+    assert found[-1].kind == "test"

@@ -37,6 +37,31 @@ def number():
 
 def empty():
     return split(4), split(0)
+
+def three():
+    return split(4), split(3), split(2)
+
+class Named(ArraySplit):
+    classes = ["a", "b"]
+
+def named():
+    return Named(np.ones((4, 2), np.float32), np.zeros(4, int))
+
+def raising(path="none.bin"):
+    raise FileNotFoundError("no file\\n" + path)
+
+def lacking():
+    import no_such_package
+
+def labels(value):
+    return ArraySplit(np.ones((4, 2), np.float32), [0.5, value, 1, 1])
+
+class Refusing:
+    def __len__(self):
+        raise RuntimeError("the server is away")
+
+    def __getitem__(self, index):
+        return 0, 0
 """
 
 
@@ -59,12 +84,33 @@ def test_a_callable_may_return_a_split_a_pair_or_data(plugin: str) -> None:
     ("name", "text"),
     [
         ("number", r"data\.name = .*:number'.*train split is a int; needed: __len__, __getitem__"),
-        ("empty", r"data\.name = .*:empty'.*test split is empty"),
+        ("empty", r"data\.name = .*:empty'.*test split is empty; check"),
+        ("raising", r"data\.name = .*:raising': loading it failed: FileNotFoundError: no file none\.bin$"),
+        ("lacking", r"data\.name = .*:lacking': needs the package 'no_such_package'; install it"),
+        ("Refusing", r"data\.name = .*:Refusing': loading it failed: RuntimeError: the server is away"),
     ],
 )
 def test_what_is_no_data_set_is_refused(plugin: str, name: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         load(DataConfig(name=f"{plugin}:{name}"))
+
+
+def test_a_callable_may_return_a_validation_split_in_the_middle(plugin: str) -> None:
+    data = load(DataConfig(name=f"{plugin}:three"))
+    assert data.validation is not None
+    assert data.test is not None
+    assert (len(data.train), len(data.validation), len(data.test)) == (4, 3, 2)
+
+
+def test_classes_of_a_torchvision_data_set_are_its_class_names(plugin: str) -> None:
+    assert load(DataConfig(name=f"{plugin}:named")).class_names == ("a", "b")
+    assert load(DataConfig(name=f"{plugin}:named", val_fraction=0.5)).class_names == ("a", "b")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_label_that_is_not_finite_is_named_with_its_instance(plugin: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"the label of instance 1 is {value}; mend it or leave the instance out"):
+        load(DataConfig(name=f"{plugin}:labels", args={"value": value}))
 
 
 def test_arguments_that_the_callable_does_not_take_are_refused(plugin: str) -> None:
@@ -189,3 +235,37 @@ def test_what_a_subset_offers_is_what_its_items_are() -> None:
 def test_a_validation_split_that_cannot_be_cut_is_refused(plugin: str, name: str, fraction: float) -> None:
     with pytest.raises(ConfigError, match=r"data\.val_fraction"):
         load(DataConfig(name=f"{plugin}:{name}", val_fraction=fraction))
+
+
+@pytest.mark.parametrize(("when", "there", "at_end"), [("always", 1, False), ("end", 1, True), ("never", 0, False)])
+def test_the_test_split_is_there_when_it_may_be_seen(when: str, there: int, at_end: bool) -> None:
+    data = load(DataConfig(name="digits", test=when))
+    assert (data.test is not None, data.test_at_end) == (bool(there), at_end)
+
+
+def test_a_subset_forwards_everything_that_is_offered() -> None:
+    class Rich(Items):
+        class_names = ("a", "b")
+
+        def lengths(self, ids: Any) -> Any:
+            return ids + 1
+
+        def describe(self, index: int) -> str:
+            return f"item {index}"
+
+        def collate(self, items: Any) -> Any:
+            return {"inputs": items, "targets": items}
+
+        def __getitems__(self, indices: list[int]) -> list[Any]:
+            return [self.items[index] for index in indices]
+
+    ids = np.array([2, 0])
+    part = Subset(Rich(*[(np.full(i + 1, i), i) for i in range(3)]), ids)
+    assert part.lengths(np.array([0, 1])).tolist() == [3, 1]
+    assert part.describe(0) == "item 2"
+    assert part.collate([5]) == {"inputs": [5], "targets": [5]}
+    assert part.class_names == ("a", "b")
+    assert [label for _, label in part.__getitems__(np.array([1, 0]))] == [0, 2]
+    bare = Subset(Items((np.ones(2), 0)), np.array([0]))
+    offers = ("labels", "features", "lengths", "fill", "describe", "collate", "class_names", "__getitems__", "targets")
+    assert [offer for offer in offers if hasattr(bare, offer)] == []

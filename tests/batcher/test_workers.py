@@ -3,6 +3,7 @@
 
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -103,8 +104,6 @@ def test_randomness_differs_by_pass_and_seed_and_instance_and_not_by_batch_size(
 
 
 def test_the_generators_of_the_process_are_left_alone(make_core):
-    import random
-
     core = make_core()
     random.seed(5)
     np.random.seed(5)
@@ -124,6 +123,67 @@ def test_seeds_reach_every_generator():
             drawn.append((np.random.random(), float(torch.rand(()))))
     assert drawn[0] == drawn[1]
     assert len(set(drawn)) == 3
+
+
+class DrawsSeldom:
+    """Draws from a generator for every tenth item, which may then raise; counts what is read."""
+
+    targets = np.zeros(200, int)
+
+    def __init__(self, first, raises=False, draw=random.random):
+        self.first, self.raises, self.draw, self.read = first, raises, draw, []
+
+    def __len__(self):
+        return 200
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        draws = index >= self.first and index % 10 == 0
+        drawn = self.draw() if draws else -1.0
+        if draws and self.raises and drawn < 0.5:
+            raise OSError(f"drew {drawn}")
+        return np.array([index, drawn], np.float32), 0
+
+
+def decoded(split, ids):
+    """Inputs and errors of the instances `ids`, read in portions of 30."""
+    out = {"inputs": np.zeros((len(ids), 2), np.float32), "targets": np.zeros(len(ids), np.int64)}
+    decoder, errors = Decoder(split, 7), {}
+    with kept_random_state():
+        for start in range(0, len(ids), 30):
+            part = np.array(ids[start : start + 30])
+            errors |= decoder.decode(part, np.ones(len(part), np.int64), out, range(start, start + len(part)))
+    return {index: row.tolist() for index, row in zip(ids, out["inputs"], strict=True)}, errors
+
+
+@pytest.mark.parametrize(
+    ("draw", "raises"),
+    [(random.random, False), (random.random, True), (lambda: random.gauss(0, 1), False), (np.random.randn, True)],
+    ids=["random", "random-raises", "gauss", "numpy-raises"],
+)
+def test_an_item_that_seldom_draws_gets_what_its_own_seed_gives(draw, raises):
+    ids = list(range(200))
+    late = DrawsSeldom(60, raises, draw)
+    found, errors = decoded(late, ids)
+    expected, expected_errors = {}, {}
+    with kept_random_state():
+        for index in ids:
+            seed_all(7, 1, index)
+            try:
+                expected[index] = DrawsSeldom(60, raises, draw)[index][0].tolist()
+            except OSError as error:
+                expected_errors[index] = f"OSError: {error}"
+    assert errors == expected_errors
+    assert bool(errors) == raises
+    assert {index: row for index, row in found.items() if index not in errors} == expected
+    assert late.read == [*range(61), *range(60, 200)]  # read again where the first one drew, and never after
+
+
+def test_items_that_draw_from_the_first_on_are_read_once():
+    early = DrawsSeldom(0)
+    backwards, _ = decoded(early, list(range(199, -1, -1)))
+    assert early.read == list(range(199, -1, -1))
+    assert backwards == decoded(DrawsSeldom(0), list(range(200)))[0]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

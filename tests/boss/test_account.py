@@ -16,6 +16,16 @@ def test_it_counts_what_the_boss_took() -> None:
     assert metrics["dropped_per_class"] == (1, 1, 2)
 
 
+def test_it_counts_what_was_trained_of_each_class() -> None:
+    account = Account()
+    account.add(batch([1, 2, 3], targets=np.array([0, 1, 1])))
+    account.add(batch([9], kind="test", targets=np.array([0])))
+    account.add(batch([4], targets=np.array([1])))
+    assert account.metrics()["trained_per_class"] == (1, 3)
+    account.add(batch([5], targets=np.zeros((1, 4), np.float32)))  # of a loss of one's own
+    assert account.metrics()["trained_per_class"] == (1, 3)
+
+
 def test_a_stream_opened_where_an_account_stands_goes_on_with_the_rest() -> None:
     data, account = numbered(100, 20), Account()
     whole = batches(opened(data, budget=2.0, eval_every=0.5))

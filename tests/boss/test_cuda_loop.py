@@ -52,6 +52,7 @@ def train(ours: Trainer, batches: list[Batch]) -> list[list[float]]:
         {"amp": "bf16", "channels_last": True},
         {"amp": "fp16"},
         {"accumulate": 4, "microbatch": 3},
+        {"crop": 2, "flip": True, "cutout": 3},
         {"optimizer": "adamw", "ema": 0.9, "clip_norm": 1.0, "mixup": 0.2, "cutmix": 1.0, "label_smoothing": 0.1},
     ],
 )

@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from boss.config import BossConfig
-from boss.losses import Criterion
+from boss.losses import Criterion, bce, mse
 from proto.errors import ConfigError
 
 LOGITS, TARGETS = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 3, 0, 1])
@@ -85,3 +85,30 @@ def test_a_loss_that_is_not_one_number_for_each_instance_is_refused(name: str, t
 def test_an_unknown_loss_gives_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"boss\.loss = 'cross_entropi'.*did you mean 'cross_entropy'"):
         Criterion(BossConfig(loss="cross_entropi"))
+
+
+@pytest.mark.parametrize("targets", [torch.arange(6.0), torch.arange(18.0).reshape(6, 3)], ids=["numbers", "vectors"])
+def test_squared_errors_are_those_of_torch_for_each_instance(targets: torch.Tensor) -> None:
+    outputs = torch.randn(6, targets[0].numel(), generator=torch.Generator().manual_seed(1))
+    expected = torch.nn.functional.mse_loss(outputs, targets.reshape(6, -1), reduction="none").mean(1)
+    torch.testing.assert_close(mse(outputs, targets), expected)
+
+
+def test_several_labels_each_are_a_binary_cross_entropy_for_each_instance() -> None:
+    labels = torch.tensor([[0, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]])
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(LOGITS[:3], labels.float(), reduction="none")
+    torch.testing.assert_close(bce(LOGITS[:3], labels), expected.mean(1))
+
+
+@pytest.mark.parametrize(
+    ("loss", "targets", "text"),
+    [
+        ("cross_entropy", torch.zeros(6), r"needs class numbers, the data set's targets are float32 \[\]; try mse"),
+        ("cross_entropy", torch.zeros(6, 4, dtype=torch.int64), r"targets are int64 \[4\]; try mse, or bce"),
+        ("mse", torch.zeros(6), r"needs as many outputs as targets.*outputs \[B, 4\] and targets \[B\]"),
+        ("bce", torch.zeros(6, 3), r"outputs \[B, 4\] and targets \[B, 3\]"),
+    ],
+)
+def test_a_loss_that_is_not_for_such_targets_is_refused(loss: str, targets: torch.Tensor, text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"boss\.loss = '{loss}'.*{text}"):
+        Criterion(BossConfig(loss=loss)).check(LOGITS, targets)

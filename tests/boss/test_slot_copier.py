@@ -2,7 +2,9 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -157,6 +159,18 @@ def test_what_is_not_pinned_is_staged(ends: Ends) -> None:
     assert lane.copies == []
 
 
+def test_where_cuda_does_not_pin_the_user_is_told_what_may_bring_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = SimpleNamespace(cudaHostRegister=lambda address, size, flags: 2)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: refusing)
+    said: list[str] = []
+    memory = Memory.anonymous(2, 4096)
+    assert pin(memory, said.append) is None
+    memory.close()
+    (line,) = said
+    assert "error 2" in line
+    assert "ulimit -l" in line
+
+
 def test_frames_among_slots_are_staged(ends: Ends) -> None:
     receiver, lane = ends.open(pretend), Slow()
     copier = SlotCopier(lane, PlainCopier(CPU), lambda: receiver.pinned)
@@ -172,7 +186,7 @@ def test_frames_among_slots_are_staged(ends: Ends) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_thousand_batches_reach_the_device_whole(ends: Ends) -> None:
-    receiver, device = ends.open(pin), torch.device("cuda")
+    receiver, device = ends.open(partial(pin, warn=pytest.fail)), torch.device("cuda")
     assert receiver.pinned is not None
     copier = SlotCopier(CudaLane(device), PlainCopier(device), lambda: receiver.pinned)
     free, seq, sums = [0, 1], 0, []

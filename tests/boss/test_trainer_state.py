@@ -101,6 +101,7 @@ def on_disk(state: State, folder: Path) -> State:
         {"model": "mlp", "optimizer": "adamw", "lr": 0.001, "schedule": "cosine", "warmup": 0.2, "ema": 0.9},
         {"model": "mlp", "optimizer": "adam", "lr": 0.001, "momentum": 0.0, "decay_norms": False},
         {"model": "./models.py:dropping", "mixup": 0.4, "cutmix": 1.0, "label_smoothing": 0.1, "ema": 0.5},
+        {"model": "mlp", "crop": 2, "flip": True, "cutout": 3, "mixup": 0.4},
         {"model": "./models.py:tied", "accumulate": 2, "clip_norm": 0.5, "microbatch": 3},
         {"model": "./models.py:tied", "momentum": 0.0, "amp": "fp16"},
     ],

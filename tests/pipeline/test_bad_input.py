@@ -70,6 +70,9 @@ from batcher.datasets.arrays import ArraySplit
 def flat():
     rng = np.random.default_rng(0)
     return ArraySplit(rng.normal(size=(64, 16)).astype(np.float32), rng.integers(0, 3, 64))
+
+def away():
+    raise FileNotFoundError("the disk is away")
 """
 NARROW = """
 from torch import nn
@@ -79,6 +82,10 @@ def build(spec):
 """
 
 IN_THE_HANDSHAKE = {
+    "failing data set": (
+        ["data.name=./flat.py:away"],
+        ["data.name = './flat.py:away': loading it failed", "the disk is away"],
+    ),
     "batch size": (["batcher.batch_size=5000"], ["batcher.batch_size = 5000", "1437"]),
     "model for images": (["data.name=./flat.py:flat"], ["boss.model = 'small_cnn'", "[16]", "try mlp"]),
     "output shape": (["boss.model=./narrow.py:build"], ["boss.model = './narrow.py:build'", "[2, 7]", "[2, 10]"]),

@@ -50,6 +50,7 @@ def test_batches_travel_in_anonymous_memory(start_run):
     assert summary["frames_refused"] == 0
     assert "batches by memfd" in run.stdout
     assert not [line for line in log_lines(run) if "WARNING" in line]
+    assert "batches travel as" not in run.stdout
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,8 @@ def test_without_proc_a_run_goes_on_with_one_warning(start_run, tmp_path, room, 
     assert run.summary()["transport"] == transport
     (warning,) = [line for line in log_lines(run) if "WARNING" in line]
     assert all(word in warning for word in said)
+    (shown,) = [line for line in run.stdout.splitlines() if "batches travel as" in line]
+    assert all(word in shown for word in ("boss: ", *said))
     assert shared_memory() == before
 
 

@@ -71,7 +71,8 @@ def fill(sender, slot, seq, layout=LAYOUT, **changes):
     n = len(arrays["inputs"])
     fields = {"seq": seq, "slot": slot, "incarnation": 0, "version": 1, "version_step": 1, "passes": 0, "cursor": seq,
               "candidates": n, "last": False, "kind": "train", "ids": rng.integers(0, 99, n),
-              "weights": rng.random(n, np.float32), "dropped": rng.integers(0, 9, 4), "arrays": arrays}  # fmt: skip
+              "passes_of": rng.integers(0, 9, n), "weights": rng.random(n, np.float32),
+              "dropped": rng.integers(0, 9, 4), "arrays": arrays}  # fmt: skip
     batch = Batch(**{**fields, **changes})
     crc = checksum(batch)
     assert sender.send(batch, "boss")
@@ -79,7 +80,7 @@ def fill(sender, slot, seq, layout=LAYOUT, **changes):
 
 
 def checksum(batch):
-    arrays = [batch.ids, batch.weights, batch.dropped, batch.arrays["inputs"], batch.arrays["targets"]]
+    arrays = [batch.ids, batch.passes_of, batch.weights, batch.dropped, batch.arrays["inputs"], batch.arrays["targets"]]
     return [zlib.crc32(np.ascontiguousarray(array)) for array in arrays]
 
 
@@ -189,7 +190,7 @@ def test_ids_and_weights_stay_when_the_slot_is_filled_again(make_ends):
     assert len(credits(sender)) == 1
     fill(sender, 0, 1)
     taken(receiver)
-    assert checksum(batch)[:3] == first[:3]
+    assert checksum(batch)[:4] == first[:4]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,8 @@ def descriptor(sender, receiver, **changes):
     """A good descriptor for slot 0, with `changes`."""
     n = 2
     places = (("inputs", "uint8", (n, 3), 0), ("targets", "int64", (n,), 64), ("ids", "int64", (n,), 128),
-              ("weights", "float32", (n,), 192), ("dropped", "int64", (4,), 256))  # fmt: skip
+              ("weights", "float32", (n,), 192), ("dropped", "int64", (4,), 256),
+              ("passes_of", "int64", (n,), 320))  # fmt: skip
     fields = {"kind": "train", "seq": 0, "incarnation": 0, "slot": 0, "generation": 1, "version": 0, "passes": 0,
               "version_step": 0, "cursor": 0, "candidates": n, "last": False, "places": places}  # fmt: skip
     return Filled(**{**fields, **changes})
@@ -270,6 +272,30 @@ def test_stale_and_hostile_descriptors_are_refused_and_counted(make_ends, change
     assert receiver.port.refused == {kind: 1}
     sender.port.send(descriptor(sender, receiver), "boss")  # the grant is still there for a good one
     assert len(taken(receiver)) == 1
+
+
+def test_a_descriptor_is_checked_anew_when_it_differs_from_the_last_of_its_slot(make_ends):
+    sender, receiver = make_ends()
+    sender.port.send(descriptor(sender, receiver), "boss")
+    receiver.release(taken(receiver)[0])
+    sender.port.send(descriptor(sender, receiver, generation=2, places=place("inputs", start=PAGE)), "boss")
+    nothing_arrives(receiver)
+    assert receiver.port.refused == {"place": 1}
+    sender.port.send(descriptor(sender, receiver, generation=2, places=place("ids", dtype="float64")), "boss")
+    nothing_arrives(receiver)
+    assert receiver.port.refused == {"place": 1, "fields": 1}
+
+
+def test_batches_of_any_size_follow_each_other_in_one_slot(make_ends):
+    sender, receiver = make_ends()
+    for seq, n in enumerate((N, N, N - 2, N, 1, 1)):
+        layout = {name: ((n, *shape[1:]), dtype) for name, (shape, dtype) in LAYOUT.items()}
+        crc = fill(sender, 0, seq, layout)
+        (batch,) = taken(receiver)
+        assert len(batch.arrays["inputs"]) == n
+        assert checksum(batch) == crc
+        receiver.release(batch)
+        credits(sender)
 
 
 def test_a_slot_cannot_be_filled_twice_on_one_grant(make_ends):

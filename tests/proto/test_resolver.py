@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from proto.errors import ConfigError
-from proto.resolver import Builtin, build, check_name, resolve
+from proto.resolver import Builtin, Registry, build, check_name, resolve
 
 BUILTINS = {
     "digits": Builtin("json:loads", "a stand-in"),
@@ -50,7 +50,9 @@ def test_a_misspelt_name_gets_the_nearest_one() -> None:
     assert "allowed: digits, mnist" in problem("zzz")
 
 
-@pytest.mark.parametrize("name", [":data", "json:", "json:a b", "json:a.b", ":"])
+@pytest.mark.parametrize(
+    "name", [":data", "./mine:data", "../other/mine.txt:data", "json:", "json:a b", "json:a.b", ":"]
+)
 def test_what_is_no_name_at_all_is_said_so(name: str) -> None:
     assert "neither package.module:callable nor ./file.py:callable" in problem(name)
 
@@ -113,3 +115,51 @@ def test_arguments_that_do_not_fit_are_refused_with_those_that_do() -> None:
 
 def test_a_callable_that_does_not_show_its_arguments_is_called_with_the_users() -> None:
     assert build("data.args", dict, {"root": "here"}, {"a": 1}) == {"a": 1}
+
+
+def distribution(folder: Path, name: str, entry: str, summary: str = "") -> None:
+    """As an installed distribution `name` with one entry point of the group "toys" looks on disk."""
+    info = folder / f"{name}-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\nSummary: {summary}\n")
+    (info / "entry_points.txt").write_text(f"[toys]\n{entry}\n")
+
+
+def test_names_that_a_distribution_registers_come_after_the_builtin_ones(here: Path) -> None:
+    (here / "mine_d.py").write_text("def data():\n    return 7\n")
+    distribution(here, "pretty", "squares = mine_d:data", "squares and more")
+    registry = Registry("toys", BUILTINS)
+    assert list(registry) == ["digits", "mnist", "squares"]
+    assert len(registry) == 3
+    assert registry["squares"] == Builtin("mine_d:data", "squares and more", "pretty 1.2")
+    assert registry["digits"].origin == "built-in"
+    assert resolve("data.name", "squares", registry)() == 7
+    assert "squares" not in Registry("other", BUILTINS)
+
+
+def test_a_registered_name_does_not_replace_a_builtin_one(here: Path) -> None:
+    distribution(here, "rude", "digits = no_such_module_here:data")
+    registry = Registry("toys", BUILTINS)
+    assert list(registry) == ["digits", "mnist"]
+    assert resolve("data.name", "digits", registry)("[1]") == [1]
+
+
+def test_a_name_that_two_distributions_register_is_refused_with_both(here: Path) -> None:
+    distribution(here, "one", "squares = mine_e:data")
+    distribution(here, "two", "squares = mine_f:data")
+    with pytest.raises(ConfigError, match=r"registered by one 1\.2, two 1\.2; uninstall one"):
+        check_name("data.name", "squares", Registry("toys", BUILTINS))
+
+
+def test_a_misspelt_registered_name_gets_the_nearest_one(here: Path) -> None:
+    distribution(here, "pretty", "squares = mine_g:data")
+    with pytest.raises(ConfigError, match="did you mean 'squares'"):
+        check_name("data.name", "squaers", Registry("toys", BUILTINS))
+
+
+def test_listing_names_imports_nothing(here: Path) -> None:
+    (here / "loud_h.py").write_text("raise SystemExit('imported')")
+    distribution(here, "loud", "loud = loud_h:data")
+    registry = Registry("toys", BUILTINS)
+    assert registry["loud"].summary == "loud_h:data"
+    check_name("data.name", "loud", registry)

@@ -36,7 +36,7 @@ def spec(shape=(3, 5), dtype="uint8", max_batch=7, classes=4):
 
 def test_a_slot_holds_the_largest_batch_in_whole_pages():
     n, needed = 7, 0
-    for size in (n * 15, n * 8, n * 8, n * 4, 5 * 8):
+    for size in (n * 15, n * 8, n * 8, n * 8, n * 4, 5 * 8):
         needed = -(-needed // ALIGN) * ALIGN + size
     assert slot_bytes(spec()) == -(-needed // PAGE) * PAGE
     assert slot_bytes(spec(shape=(3, 224, 224), dtype="float32", max_batch=64)) % PAGE == 0

@@ -32,8 +32,8 @@ def batch(ids: Sequence[int], inputs: Any = None, targets: Any = None, **changes
     n = len(ids)
     fields: dict[str, Any] = {
         "kind": "train", "seq": 0, "incarnation": 0, "slot": 0, "ids": np.asarray(ids, np.int64),
-        "weights": np.ones(n, np.float32), "version": 0, "version_step": 0, "passes": 0, "cursor": n,
-        "candidates": n, "dropped": np.zeros(3, np.int64), "last": False,
+        "passes_of": np.zeros(n, np.int64), "weights": np.ones(n, np.float32), "version": 0, "version_step": 0,
+        "passes": 0, "cursor": n, "candidates": n, "dropped": np.zeros(3, np.int64), "last": False,
         "arrays": {
             "inputs": np.zeros((n, 6), np.float32) if inputs is None else inputs,
             "targets": np.zeros(n, np.int64) if targets is None else targets,

@@ -1,0 +1,122 @@
+"""`autoassist compare`: makes the runs of a plan, and writes what came of them."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from autoassist.compare.arms import Arm, Words
+from autoassist.compare.plan import VAL_FRACTION, Plan
+from autoassist.compare.results import Results
+from autoassist.compare.tables import facts_of, figures, report
+from autoassist.config import Settings
+from autoassist.sweep import Run, Stopped, Summary, Sweep
+
+FAILED = 1
+"""Exit code of a run in which a worker failed."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The runs of a comparison. `lines(arm, event)` are those of metrics.jsonl, of each run of an arm."""
+
+    results: Results
+    lines: Callable[[Arm, str], list[list[dict[str, Any]]]]
+
+
+def compare(plan: Plan, target: float | None, console: Console, against_plain: bool = False) -> int:
+    """Makes what is missing of the plan's runs and writes compare.json, compare.md and the plots; the exit code.
+
+    Goes on where it was interrupted. Raises ConfigError before any run for what cannot be.
+    """
+    folder = folder_of(plan.settings)
+    try:
+        made = run(plan, folder, console, against_plain)
+    except Stopped as stopped:
+        console.print("the same command goes on from here", highlight=False)
+        return stopped.code
+    write(made, folder, target, console)
+    return 0
+
+
+def write(made: Made, folder: Path, target: float | None, console: Console) -> None:
+    """Writes tables and plots of what was made into `folder`, and shows the tables."""
+    from autoassist.compare import plots
+
+    results = made.results
+    device = results.runs[results.plan.arms[0]][0]["device"]
+    found, facts = figures(results, target), facts_of(results.plan, device)
+    written = report(results, found, facts)
+    written.write(folder, "compare", found)
+    plots.draw(results, made.lines, folder, target)
+    written.show(console)
+    console.print(f"tables and plots: {folder}", highlight=False, soft_wrap=True)
+
+
+def folder_of(settings: Settings) -> Path:
+    """Where the comparison with these settings is kept."""
+    data = settings.data.name.rpartition(":")[2] or settings.data.name
+    model = settings.boss.model.rpartition(":")[2]
+    return Path(settings.run.dir) / (settings.run.name or f"compare-{data}-{model}")
+
+
+def tune_fraction(settings: Settings) -> float:
+    """`data.val_fraction` for tuning: as configured; where that gives no validation split, a tenth."""
+    from batcher import plugin
+
+    if settings.data.val_fraction or plugin.load(settings.data).validation is not None:
+        return settings.data.val_fraction
+    return VAL_FRACTION
+
+
+def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False) -> Made:
+    """Makes what is missing of the plan's runs: tuning, then those that count. Raises Stopped, ConfigError."""
+    plan.check()
+    with Sweep.open(folder, console) as sweep:
+        if against_plain:
+            from autoassist.compare.plain import with_plain
+
+            plan = with_plain(plan, sweep)
+        tuned = plan.tuning() if plan.tuned else []
+        counting = plan.final({})
+        left = sum(not sweep.done(one) for _, _, one in tuned)
+        console.print(
+            f"{len(counting)} runs of {len(plan.arms)} arms, {len(tuned)} more to tune ({left} to be made): {folder}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        chosen = best(tuned, sweep.make)
+        made: dict[Arm, list[Run]] = {arm: [] for arm in plan.arms}
+        for arm, one in plan.final(chosen):
+            sweep.make(one)
+            made[arm].append(one)
+        runs = {arm: [sweep.make(one) for one in ones] for arm, ones in made.items()}
+
+        def lines(arm: Arm, event: str) -> list[list[dict[str, Any]]]:
+            return [sweep.metrics(one, event) for one in made[arm]]
+
+        return Made(Results(plan, chosen, runs), lines)
+
+
+def best(tuned: Sequence[tuple[Arm, Words, Run]], make: Callable[[Run], Summary]) -> dict[Arm, Words]:
+    """The combination with the best mean validation accuracy for each arm; of equal ones the first.
+
+    A run that fails, as one with too large a rate does, has none. Raises Stopped when all of an arm do.
+    """
+    scores: dict[Arm, dict[Words, float]] = {}
+    for arm, words, one in tuned:
+        try:
+            accuracy = float(make(one)["validation_accuracy"])
+        except Stopped as stopped:
+            if stopped.code != FAILED:
+                raise
+            accuracy = -math.inf
+        found = scores.setdefault(arm, {})
+        found[words] = found.get(words, 0.0) + accuracy
+    chosen = {arm: max(found, key=lambda words: found[words]) for arm, found in scores.items()}
+    if any(scores[arm][words] == -math.inf for arm, words in chosen.items()):
+        raise Stopped(FAILED)
+    return chosen

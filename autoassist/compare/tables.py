@@ -1,0 +1,199 @@
+"""The report of a comparison."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autoassist.compare.arms import BASELINE, PLAIN, Words
+from autoassist.compare.plan import Plan
+from autoassist.compare.results import Results
+from autoassist.report import Grid, Report
+
+UNKNOWN = "not measured"
+
+
+def facts_of(plan: Plan, device: Any) -> dict[str, Any]:
+    """What was compared, and on what."""
+    settings = plan.settings
+    return {
+        "data": settings.data.name,
+        "model": settings.boss.model,
+        "optimizer": settings.boss.optimizer,
+        "schedule": settings.boss.schedule,
+        "batch_size": settings.batcher.batch_size * settings.boss.accumulate,
+        "seeds": plan.final_seeds,
+        "serial": settings.run.serial,
+        "boss_threads": settings.boss.threads,
+        "device": device,
+    }
+
+
+def figures(results: Results, target: float | None) -> dict[str, Any]:
+    """All figures as JSON."""
+    found: dict[str, Any] = {"arms": [results.row(arm) for arm in results.plan.arms]}
+    if target is not None:
+        found["target"] = {"accuracy": target, **results.targets(target)}
+    return found
+
+
+def report(results: Results, found: Mapping[str, Any], facts: Mapping[str, Any]) -> Report:
+    """The report on `found`, the figures of `results`."""
+    rows = found["arms"]
+    tables = [_accuracy(rows), _classes(rows), _cost(rows, results.timed), _cpu(rows)]
+    if "target" in found:
+        tables.append(_target(found["target"]))
+    title = f"{facts['model']} on {facts['data']}, {len(facts['seeds'])} seeds, {facts['device']}"
+    return Report(title, facts, tables, _notes(results))
+
+
+def span(estimate: Mapping[str, Any] | None, form: str, factor: float = 1.0) -> str:
+    """An estimate with its interval as text."""
+    if estimate is None or (estimate["value"] is None and estimate["low"] is None):
+        return UNKNOWN
+    low, high = (None if estimate[end] is None else format(estimate[end] * factor, form) for end in ("low", "high"))
+    value = UNKNOWN if estimate["value"] is None else format(estimate["value"] * factor, form)
+    if low is None or high is None:
+        return value
+    begin = "under " if estimate["low_cut"] else ""
+    return f"{value} ({begin}{low} to {'over ' if estimate['high_cut'] else ''}{high})"
+
+
+Column = Callable[[Mapping[str, Any]], str]
+
+
+def _grid(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> Grid:
+    return Grid(
+        ["arm @ Boss epochs", *columns], [[row["arm"], *(cell(row) for cell in columns.values())] for row in rows]
+    )
+
+
+def _accuracy(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    def verdict(row: Mapping[str, Any]) -> str:
+        return ": ".join(filter(None, (row["verdict"], row["why"]))) if "verdict" in row else "-"
+
+    return _grid(
+        rows,
+        {
+            "tuned": lambda row: ", ".join(word.partition(".")[2] for word in row["tuned"]) or "-",
+            "accuracy, %": lambda row: span(row["accuracy"], ".2f", 100),
+            "minus uniform, points": lambda row: (
+                span(row["minus_uniform"], "+.2f", 100) if "minus_uniform" in row else "-"
+            ),
+            "Boss epochs / uniform's": lambda row: _ratio(row, "ratio_boss_epochs"),
+            "verdict": verdict,
+        },
+    )
+
+
+def _classes(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    return _grid(
+        rows,
+        {
+            "macro-F1": lambda row: _number(row["macro_f1"], ".4f"),
+            "worst class, %": lambda row: _number(row["worst_class_accuracy"], ".2f", 100),
+            "kept fraction": lambda row: _number(row["kept_fraction"], ".2f"),
+            "least to most kept class": _kept,
+        },
+    )
+
+
+def _cost(rows: Sequence[Mapping[str, Any]], timed: bool) -> Grid:
+    columns: dict[str, Column] = {"optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f")}
+    if timed:
+        columns["first to last step, s"] = lambda row: f"{statistics.mean(row['train_s']):.1f}"
+        columns["seconds / uniform's"] = lambda row: _ratio(row, "ratio_wall_clock")
+        if any("ratio_wall_clock_dataloader" in row for row in rows):
+            columns["seconds / dataloader's"] = lambda row: _ratio(row, "ratio_wall_clock_dataloader")
+    return _grid(rows, columns)
+
+
+def _cpu(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """CPU seconds of each process; of serial runs, the one there is."""
+    keys = [key for key in dict.fromkeys(key for row in rows for key in row) if key.startswith("cpu_s_")]
+    keys = [key for key in keys if any(row.get(key) is not None for row in rows)]
+    heads = ["CPU seconds", *(key.removeprefix("cpu_s_") for key in keys)]
+    return Grid(
+        heads, [[row["arm"], *(_number(row[key], ".1f") if key in row else "-" for key in keys)] for row in rows]
+    )
+
+
+def _ratio(row: Mapping[str, Any], key: str) -> str:
+    return span(row[key], ".2f") if key in row else "-"
+
+
+def _kept(row: Mapping[str, Any]) -> str:
+    kept = [share for share in row["kept_per_class"] if share is not None]
+    return f"{min(kept):.2f} to {max(kept):.2f}" if kept else UNKNOWN
+
+
+def _target(target: Mapping[str, Any]) -> Grid:
+    heads = ("arm", f"Boss epochs to {target['accuracy']:.2%}", "ratio to uniform's")
+    rows = [
+        (name, span(one["boss_epochs"], ".2f"), "-" if name == BASELINE else span(one["ratio_boss_epochs"], ".2f"))
+        for name, one in target.items()
+        if name != "accuracy"
+    ]
+    return Grid(heads, rows)
+
+
+def _notes(results: Results) -> list[str]:
+    plan = results.plan
+    notes = [
+        "In brackets: 90 % intervals, paired by seed (Student's t). A ratio below 1 is a gain; where its interval "
+        "contains 1 there is no gain; where uniform's budgets do not bracket an arm's accuracy it is not measured.",
+        "The test split was evaluated once a run, at its end.",
+    ]
+    if plan.tuned:
+        split = "the validation split"
+        if plan.tune_val_fraction != plan.settings.data.val_fraction:
+            split = (
+                f"{plan.tune_val_fraction:.0%} of the training split, cut off for these runs only: those that count "
+                "train on all of it"
+            )
+        seeds = "a seed of its own" if plan.tune_seeds == 1 else f"{plan.tune_seeds} seeds of its own"
+        notes.append(
+            f"Tuning: each arm at each budget tried {_grid_text(plan.grid)} with {seeds} and took the best accuracy on "
+            f"{split}. No tuning run saw the test split."
+        )
+        notes += _edges(results)
+    else:
+        notes.append("Nothing was tuned: what suits one arm may not suit another.")
+    if not results.timed:
+        notes.append("Serial runs, all in one process: wall-clock, and CPU seconds of each process, are not measured.")
+    if plan.arms_called(PLAIN):
+        form = plan.launches[PLAIN][0]
+        notes.append(f"dataloader: a plain PyTorch loop, {form}, the fastest of those that were tried.")
+    return notes
+
+
+def _edges(results: Results) -> list[str]:
+    """Which choices are at the end of their grid, where a wider one might suit the arm better."""
+    axes: dict[str, list[str]] = {}
+    for words in results.plan.grid:
+        for word in words:
+            key, _, value = word.partition("=")
+            axes.setdefault(key, []).append(value)
+    edges = []
+    for arm, words in results.chosen.items():
+        for word in words:
+            key, _, value = word.partition("=")
+            values = sorted(set(axes[key]), key=_as_number)
+            if len(values) > 2 and value in (values[0], values[-1]):
+                edges.append(f"{arm.label} {word}")
+    return [f"At the edge of their grid: {', '.join(edges)}."] if edges else []
+
+
+def _as_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.inf
+
+
+def _grid_text(grid: Sequence[Words]) -> str:
+    return "; ".join(" ".join(words) for words in grid)
+
+
+def _number(value: float | None, form: str, factor: float = 1.0) -> str:
+    return UNKNOWN if value is None else format(value * factor, form)

@@ -1,0 +1,115 @@
+"""Several runs in one folder, as `ablate` and `compare` make them. What is finished is not run again."""
+
+import fcntl
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+from rich.console import Console
+
+from autoassist import launch as launching
+from autoassist.config import Settings, to_toml
+from proto.errors import ConfigError
+
+RESULTS = "results.jsonl"
+
+Summary = dict[str, Any]
+Launch = Callable[[Settings, Console], int]
+
+
+class Stopped(Exception):
+    """A run did not end well, or the user stopped it; `code` is its exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run to make: the name of its directory, and what it does."""
+
+    name: str
+    settings: Settings
+    launch: Launch = launching.launch
+    kind: str = "service"
+    """Names `launch`: a run of another kind is another run."""
+
+
+class Sweep:
+    """Makes runs in `folder`. Each finished one is a line of results.jsonl, and is not made again."""
+
+    def __init__(self, folder: Path, file: TextIO, console: Console) -> None:
+        self.folder, self._file, self._console = folder, file, console
+        self._rows: dict[str, dict[str, Any]] = {}
+        for line in (folder / RESULTS).read_text().splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue  # cut off when the machine went down; that run is made again
+            self._rows[row["run"]] = row
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path, console: Console) -> Iterator[Self]:
+        """Keeps others out of `folder` meanwhile. Raises ConfigError when it cannot be made or another one is in it."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = (folder / RESULTS).open("a", buffering=1)
+        except OSError as error:
+            raise ConfigError("run.dir", str(folder), f"cannot be written: {error.strerror}") from None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError("run.name", folder.name, "these runs are being made by another process") from None
+            if (folder / RESULTS).read_bytes()[-1:] not in (b"", b"\n"):
+                file.write("\n")
+            yield cls(folder, file, console)
+
+    def done(self, run: Run) -> bool:
+        """Whether `run` is finished. Raises ConfigError when another one of its name is."""
+        row = self._rows.get(run.name)
+        if row is not None and row["digest"] != digest(run):
+            problem = f"holds {run.name} of another configuration; set run.name to another one, or remove the folder"
+            raise ConfigError("run.name", str(self.folder), problem)
+        return row is not None
+
+    def make(self, run: Run) -> Summary:
+        """The summary of `run`, which is made unless it is finished. Raises Stopped when it does not end well."""
+        if not self.done(run):
+            self._console.print(f"{run.name} ...", highlight=False, markup=False, soft_wrap=True)
+            self._rows[run.name] = self._make(run)
+            self._file.write(json.dumps(self._rows[run.name]) + "\n")
+        summary: Summary = self._rows[run.name]["summary"]
+        return summary
+
+    def metrics(self, run: Run, event: str) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl that `run` has of `event`."""
+        lines = map(json.loads, (self.folder / run.name / "metrics.jsonl").read_text().splitlines())
+        return [line for line in lines if line["event"] == event]
+
+    def _make(self, run: Run) -> dict[str, Any]:
+        path = self.folder / run.name
+        if path.exists():
+            shutil.rmtree(path)  # of a run that was interrupted
+        place = {"dir": str(self.folder), "name": run.name}
+        settings = run.settings.model_copy(update={"run": run.settings.run.model_copy(update=place)})
+        code = run.launch(settings, Console(quiet=True))
+        if code:
+            summary = json.loads((path / "summary.json").read_text())
+            self._console.print(f"{run.name}: {summary['exit_reason']}", style="red", highlight=False, markup=False)
+            raise Stopped(code)
+        return {"run": run.name, "digest": digest(run), "summary": json.loads((path / "summary.json").read_text())}
+
+
+def digest(run: Run) -> str:
+    """What must be equal for a finished run to count: its settings, wherever it was made, and how it is launched."""
+    settings = run.settings
+    nameless = settings.model_copy(update={"run": settings.run.model_copy(update={"dir": "", "name": ""})})
+    return hashlib.sha256((to_toml(nameless) + run.kind).encode()).hexdigest()

@@ -1,0 +1,115 @@
+"""Whole comparisons, in one process, of a linear model on toy data."""
+
+import json
+
+import pytest
+
+from autoassist import launch as launching
+from autoassist.compare.arms import parse_arms, parse_grid
+from autoassist.compare.command import best, compare, folder_of, tune_fraction
+from autoassist.compare.plan import Plan
+from autoassist.config import load
+from autoassist.sweep import Stopped
+from proto.errors import ConfigError
+
+
+@pytest.fixture
+def settings(toy_settings):
+    return toy_settings
+
+
+def plan_of(settings, policies="one=uniform,two=uniform,autoassist", budgets=(1, 2), tune=(), seeds=2):
+    return Plan(settings, parse_arms(policies, budgets), seeds, parse_grid(tune))
+
+
+def found(settings):
+    return json.loads((folder_of(settings) / "compare.json").read_text())
+
+
+def test_two_identical_arms_under_two_names_are_no_gain(settings, console):
+    assert compare(plan_of(settings), 0.6, console) == 0
+    arms = {row["arm"]: row for row in found(settings)["arms"]}
+    assert len(arms) == 8
+    for name in ("one@1", "two@1", "one@2", "two@2"):
+        assert arms[name]["verdict"] == "no gain"
+        assert arms[name]["accuracies"] == arms[f"uniform@{name[-1]}"]["accuracies"]
+    assert arms["autoassist@2"]["kept_fraction"] < 1
+    assert len(arms["autoassist@2"]["kept_per_class"]) == 3
+    assert arms["uniform@2"]["train_s"] is None, "serial runs have no wall-clock"
+    text = (folder_of(settings) / "compare.md").read_text()
+    assert "| one@1 | - |" in text
+    assert "no gain" in console.file.getvalue()
+    assert {path.name for path in folder_of(settings).glob("*.png")} == {"accuracy.png", "kept.png", "classes.png"}
+
+
+def test_it_is_tuned_without_the_test_split_which_is_seen_once_at_the_end(settings, console):
+    one = plan_of(settings, "autoassist", tune=["boss.lr=0.001,0.2"], seeds=1)
+    assert compare(one, None, console) == 0
+    folder = folder_of(settings)
+    for run_dir in (path for path in folder.iterdir() if path.is_dir()):
+        lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+        tests = [line for line in lines if "test_accuracy" in line]
+        assert [line["boss_epochs"] for line in tests] == (
+            [] if run_dir.name.startswith("tune-") else [pytest.approx(load(run_dir / "config.toml", []).run.budget)]
+        )
+        summary = json.loads((run_dir / "summary.json").read_text())
+        assert (summary["validation_accuracy"] is None) == bool(tests)
+    assert {tuple(row["tuned"]) for row in found(settings)["arms"]} == {("boss.lr=0.2",)}
+    assert "No tuning run saw the test split" in console.file.getvalue()
+
+
+def test_it_goes_on_where_it_was_interrupted_and_adds_seeds(settings, console, monkeypatch):
+    made, launch = [], launching.launch
+
+    def counted(settings, console):
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        made.append(settings.run.name)
+        return launch(settings, console)
+
+    monkeypatch.setattr(launching, "launch", counted)
+    with pytest.raises(KeyboardInterrupt):
+        compare(plan_of(settings, "autoassist", seeds=1), None, console)
+    monkeypatch.setattr(launching, "launch", lambda *args: made.append(args[0].run.name) or launch(*args))
+    assert compare(plan_of(settings, "autoassist", seeds=1), None, console) == 0
+    assert compare(plan_of(settings, "autoassist", seeds=2), None, console) == 0
+    assert len(made) == len(set(made)) == 8
+    assert [len(row["accuracies"]) for row in found(settings)["arms"]] == [2] * 4
+
+
+def test_another_configuration_is_not_mixed_in(settings, console):
+    assert compare(plan_of(settings, "uniform", budgets=(1,), seeds=1), None, console) == 0
+    other = settings.model_copy(update={"boss": settings.boss.model_copy(update={"lr": 0.3})})
+    with pytest.raises(ConfigError, match="of another configuration"):
+        compare(plan_of(other, "uniform", budgets=(1,), seeds=1), None, console)
+
+
+def test_tuning_takes_the_validation_split_there_is(settings):
+    data = settings.data
+    assert tune_fraction(settings) == 0.1
+    own = data.model_copy(update={"name": "./toy.py:validated"})
+    assert tune_fraction(settings.model_copy(update={"data": own})) == 0.0
+    cut = data.model_copy(update={"val_fraction": 0.3})
+    assert tune_fraction(settings.model_copy(update={"data": cut})) == 0.3
+
+
+def test_the_best_on_validation_is_chosen_and_what_failed_is_not(settings):
+    tuned = plan_of(settings, "autoassist", budgets=(1,), tune=["boss.lr=0.1,0.2,0.4"]).tuning()
+
+    def make(run):
+        if run.settings.boss.lr == 0.4:
+            raise Stopped(1)
+        return {"validation_accuracy": 0.9 if run.settings.boss.lr == 0.2 else 0.8}
+
+    assert set(best(tuned, make).values()) == {("boss.lr=0.2",)}
+    with pytest.raises(Stopped):
+        best([one for one in tuned if one[1] == ("boss.lr=0.4",)], make)
+
+
+def test_ctrl_c_in_tuning_is_no_failed_rate(settings):
+    def make(run):
+        raise Stopped(130)
+
+    with pytest.raises(Stopped) as stopped:
+        best(plan_of(settings, tune=["boss.lr=0.1,0.2"]).tuning(), make)
+    assert stopped.value.code == 130

@@ -1,0 +1,143 @@
+"""The plain PyTorch loop: the same task as the service's, in several forms."""
+
+import json
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from autoassist import launch as launching
+from autoassist.compare.arms import parse_arms
+from autoassist.compare.feed import Items, in_memory, loaded, order
+from autoassist.compare.plain import FORMS, Launch, threads, train, with_plain
+from autoassist.compare.plan import Plan
+from autoassist.config import change
+from batcher import plugin
+from batcher.core import BatcherCore
+from proto.errors import ConfigError
+
+
+@pytest.fixture
+def settings(toy_settings):
+    return change(toy_settings, ["run.serial=false", "run.budget=1.5", "policy.name=uniform"])
+
+
+@pytest.fixture
+def core(settings):
+    data = plugin.load(settings.data)
+    return BatcherCore(settings.run, settings.batcher, settings.policy, data, settings.data.name)
+
+
+def test_batches_are_whole_passes_cut_to_the_budget():
+    batches = order(100, 250, 32, seed=0)
+    ids = torch.cat(batches)
+    assert [len(batch) for batch in batches] == [32] * 7 + [26]
+    assert sorted(ids[:100].tolist()) == sorted(ids[100:200].tolist()) == list(range(100))
+    assert [len(batch) for batch in order(100, 33, 32, seed=0)] == [33]
+    assert not torch.equal(ids, torch.cat(order(100, 250, 32, seed=1)))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_every_form_gives_the_same_instances(core, workers):
+    device = torch.device("cpu")
+    memory = list(in_memory(core, lambda inputs: inputs, 3, device))
+    loader = list(loaded(core, lambda inputs: inputs, 3, device, workers))
+    assert len(memory) == len(loader) == core.spec.train_batches
+    for one, other in zip(memory, loader, strict=True):
+        assert torch.equal(one[0], other[0])
+        assert torch.equal(one[1], other[1])
+
+
+def test_items_of_any_data_set_are_collated():
+    class Pairs:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return np.full(2, index, np.float32), index
+
+    inputs, targets = Items(Pairs()).__getitems__([1, 3])
+    assert (inputs.tolist(), targets.tolist()) == ([[1, 1], [3, 3]], [1, 3])
+
+
+def test_it_trains_the_same_number_of_instances_in_the_same_number_of_steps(settings, console):
+    assert launching.launch(change(settings, ["run.serial=true", "run.name=service"]), console) == 0
+    service = json.loads((runs_folder(settings) / "service" / "summary.json").read_text())
+    before = torch.get_num_threads()
+    try:
+        plain = train(settings, FORMS[0])
+    finally:
+        torch.set_num_threads(before)
+    for key in ("optimizer_steps", "boss_instances", "boss_epochs", "device"):
+        assert plain[key] == service[key], key
+    assert sum(plain["trained_per_class"]) == plain["boss_instances"]
+    assert plain["test_accuracy"] == pytest.approx(service["test_accuracy"], abs=0.05)
+    assert plain["validation_accuracy"] is None
+
+
+def runs_folder(settings):
+    from pathlib import Path
+
+    return Path(settings.run.dir)
+
+
+def test_it_has_as_many_threads_in_all_as_the_service(settings, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    assert [threads(settings, workers) for workers in (0, 1, 2)] == [3, 2, 1]  # Boss, Batcher, Assistant
+    assert threads(change(settings, ["boss.threads=0"]), 2) == 6
+    assert threads(change(settings, ["batcher.workers=2"]), 0) == 5
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    assert [threads(settings, workers) for workers in (0, 1, 2)] == [2, 1, 1]
+
+
+class Tried:
+    """Stands for a sweep: how long each form takes."""
+
+    def __init__(self, seconds):
+        self.seconds, self.made = seconds, []
+
+    def make(self, run):
+        self.made.append(run)
+        return {"train_s": self.seconds[run.kind]}
+
+
+def test_the_fastest_form_stands_at_each_of_uniform_s_budgets(settings):
+    plan = Plan(settings, parse_arms("autoassist@2", [4]), 2)
+    sweep = Tried(dict(zip(FORMS, (None, 3.0, 2.0, 2.5), strict=True)))
+    found = with_plain(plan, sweep)
+    assert found.launches["dataloader"] == (FORMS[2], Launch(FORMS[2]))
+    assert [arm.label for arm in found.arms_called("dataloader")] == ["dataloader@2", "dataloader@4"]
+    assert {run.settings.data.test for run in sweep.made} == {"never"}
+    assert {run.kind for arm, run in found.final({}) if arm.name == "dataloader"} == {FORMS[2]}
+
+
+@pytest.mark.parametrize("word", ["boss.accumulate=2", "boss.mixup=0.2", "boss.ema=0.9"])
+def test_what_the_loop_does_not_know_is_refused(settings, word):
+    with pytest.raises(ConfigError, match="--against dataloader can have"):
+        with_plain(Plan(change(settings, [word]), parse_arms("uniform", [1]), 1), Tried({}))
+
+
+def test_a_process_of_its_own_does_it(settings, console):
+    settings = change(settings, ["run.name=plain", "run.budget=0.5", 'data.test="end"'])
+    assert Launch(FORMS[0])(settings, console) == 0
+    summary = json.loads((runs_folder(settings) / "plain" / "summary.json").read_text())
+    assert summary["exit_code"] == 0
+    assert summary["cpu_s_loop"] > 0
+    assert summary["train_s"] > 0
+
+
+def test_a_signal_stops_it_at_once(settings, console):
+    ready = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    ready.start()
+    code = Launch(FORMS[0])(change(settings, ["run.name=plain", "run.budget=1000000.0"]), console)
+    ready.join()
+    summary = json.loads((runs_folder(settings) / "plain" / "summary.json").read_text())
+    assert (code, summary["exit_code"], summary["exit_reason"]) == (130, 130, "stopped by SIGINT")
+
+
+def test_what_its_process_cannot_do_is_one_line(settings, console):
+    with pytest.raises(ConfigError, match=r"^boss\.device = 'cuda:99': cannot be used here"):
+        Launch(FORMS[0])(change(settings, ["run.name=plain", "boss.device=cuda:99"]), console)

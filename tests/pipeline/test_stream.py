@@ -1,0 +1,18 @@
+"""The example of a stream."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_the_spirals_are_told_apart(start_run):
+    plugin = f"data.name={ROOT / 'examples/stream.py'}:data"
+    run = start_run(str(ROOT / "examples/stream.toml"), plugin, "boss.threads=1")
+    assert run.wait() == 0, run.stderr
+    summary = run.summary()
+    assert summary["test_accuracy"] > 0.9
+    assert summary["boss_instances"] == 2 * 4000
+    assert summary["kept_fraction"] < 1
