@@ -21,7 +21,7 @@ from torch.utils.data import TensorDataset
 from batcher.collate import plain
 from batcher.datasets.arrays import ArraySplit
 from batcher.handed import sizes
-from batcher.plugin import Subset
+from batcher.plugin import Subset, is_stream
 from proto.errors import ConfigError
 
 DEPTH = 6
@@ -36,8 +36,9 @@ def hand_over(train_set: Any, factory: Callable[[], Any] | str | None, classes: 
     if (train_set is None) == (factory is None):
         raise ConfigError("train_set", train_set, "needed: either a data set or factory=, not both")
     name, thing = ("factory", factory) if factory is not None else ("train_set", adapted(train_set))
-    if factory is None and not (hasattr(train_set, "__getitem__") and hasattr(train_set, "__len__")):
-        raise ConfigError(name, train_set, "is no map-style data set; needed: __len__ and __getitem__")
+    map_style = hasattr(train_set, "__getitem__") and hasattr(train_set, "__len__")
+    if factory is None and not map_style and not is_stream(train_set):
+        raise ConfigError(name, train_set, "is no data set; needed: __len__ and __getitem__, or __iter__ for a stream")
     if factory is not None and not isinstance(factory, str) and not callable(factory):
         raise ConfigError(name, factory, "needed: a callable that returns the data set, or 'module:callable'")
     buffers: list[pickle.PickleBuffer] = []

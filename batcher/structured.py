@@ -7,7 +7,7 @@ from typing import Any
 
 from batcher.collate import Rich
 from batcher.look import first_items
-from batcher.plugin import Data, Split
+from batcher.plugin import Data, Split, is_stream
 from proto.structure import INPUTS, PAIR, TARGETS, structure_of, take_apart
 
 OFFERED = ("labels", "targets", "features", "lengths", "classes", "class_names")
@@ -15,11 +15,12 @@ NO_LABEL = 0
 
 
 def structured(data: Data, name: str) -> Data:
-    """`data` with a training split whose items are `Rich` pairs, unless they are pairs of two values anyway.
+    """`data` with a training split whose items are `Rich` pairs, unless they are pairs of two values anyway. Those of a
+    stream must be.
 
     Raises ValueError for a value that is no numbers.
     """
-    if hasattr(data.train, "fill") or hasattr(data.train, "collate"):
+    if hasattr(data.train, "fill") or hasattr(data.train, "collate") or is_stream(data.train):
         return data
     structure = structure_of(first_items(data.train, name, 1)[0])
     if structure == PAIR:

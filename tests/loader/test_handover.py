@@ -105,8 +105,8 @@ def test_the_attribute_that_cannot_travel_is_named():
 def test_what_is_no_data_set_is_refused():
     with pytest.raises(ConfigError, match="either a data set or factory="):
         hand_over(None, None, 0)
-    with pytest.raises(ConfigError, match="no map-style data set; needed: __len__ and __getitem__"):
-        hand_over(iter([1]), None, 0)
+    with pytest.raises(ConfigError, match="no data set; needed: __len__ and __getitem__, or __iter__"):
+        hand_over(object(), None, 0)
     with pytest.raises(ConfigError, match="factory = 3: needed: a callable"):
         hand_over(None, 3, 0)
 
