@@ -4,6 +4,7 @@ Functions and classes of the user's script travel by value, so the script is nev
 are left out of the pickle and lie beside it, where the Batcher and its decoding processes map them: one copy for all.
 """
 
+import fcntl
 import io
 import json
 import os
@@ -24,6 +25,7 @@ from batcher.handed import sizes
 from batcher.plugin import Subset, is_stream
 from proto.errors import ConfigError
 
+SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 DEPTH = 6
 """How deep an attribute that cannot travel is looked for."""
 
@@ -55,7 +57,7 @@ def hand_over(train_set: Any, factory: Callable[[], Any] | str | None, classes: 
 
 
 def _written(header: bytes, parts: list[memoryview]) -> int:
-    descriptor = os.memfd_create("autoassist-data", os.MFD_CLOEXEC)
+    descriptor = os.memfd_create("autoassist-data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(len(header).to_bytes(8, "little") + header)
@@ -63,6 +65,8 @@ def _written(header: bytes, parts: list[memoryview]) -> int:
             for at, part in zip(sizes([part.nbytes for part in parts]), parts, strict=False):
                 file.seek(start + at)
                 file.write(part)
+        # Nobody changes what will be unpickled.
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
     except BaseException:
         os.close(descriptor)
         raise
