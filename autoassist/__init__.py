@@ -7,6 +7,8 @@ training loops that exist already.
 
 from typing import TYPE_CHECKING, Any
 
+from autoassist.shadow import shadowed
+
 if TYPE_CHECKING:
     from autoassist.batch import Batch as Batch
     from autoassist.loader import Loader as Loader
@@ -16,6 +18,8 @@ __all__ = ["Batch", "Loader"]
 
 def __getattr__(name: str) -> Any:
     # Imported when asked for: both import torch, which the command line does without.
+    if name in __all__ and (problem := shadowed()):
+        raise ImportError(problem)
     if name == "Loader":
         from autoassist.loader import Loader
 

@@ -163,7 +163,8 @@ class Service:
 
         Raises RuntimeError when something failed.
         """
-        assert self._worker is not None, "the service has ended"
+        if self._worker is None:
+            raise RuntimeError(f"this loader has failed: {self.outcome.get('reason', 'see above')}")
         self.outlet.flush()
         try:
             batch = next(self._batches, None)

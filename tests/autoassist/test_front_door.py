@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from autoassist.__main__ import shadowed
+from autoassist.shadow import shadowed
 from autoassist.config import load
 from batcher.config import DATASETS, POLICIES
 from boss.config import MODELS

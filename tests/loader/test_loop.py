@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from autoassist import Loader
+from proto.errors import ConfigError
 
 
 def test_a_loop_gets_the_budget_whatever_it_does(points):
@@ -89,3 +90,46 @@ def test_without_reports_something_is_said_once(points):
         "selection falls back to uniform; call loss = loader.report(batch, losses) in the loop"
     ]
     assert loader.stats()["candidates"] == 400  # nothing was dropped
+
+
+class Words:
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return "word", index
+
+
+def test_what_the_user_can_mend_is_one_line():
+    with Loader(Words(), batch_size=2, budget=1) as loader:
+        with pytest.raises(ConfigError, match=r"^train_set.*item\[0\] is a str; needed: an array"):
+            len(loader)
+    with pytest.raises(ConfigError, match=r"policy.name = 'unifrom': unknown; did you mean 'uniform'"):
+        Loader(Words(), batch_size=2, budget=1, policy="unifrom")
+    with pytest.raises(ConfigError, match=r"config\['batcher.workers'\] = 3: .* Loader has an argument for"):
+        Loader(Words(), batch_size=2, budget=1, config={"batcher.workers": 3})
+
+
+def test_a_supervisor_that_is_killed_is_an_error_of_the_loop(points):
+    with Loader(points, batch_size=2, budget=1000, policy="uniform") as loader:
+        batches = iter(loader)
+        next(batches)
+        loader._held.service._attendant.kill()
+        with pytest.raises(RuntimeError, match="the supervising process died"):
+            list(batches)
+        with pytest.raises(RuntimeError, match="this loader has failed"):
+            next(iter(loader))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_for_a_gpu_that_was_used_before(points):
+    torch.ones(1, device="cuda")
+    with Loader(points, batch_size=32, budget=2, policy="uniform") as loader:
+        for batch in loader:
+            assert batch.inputs.is_pinned()
+            there = batch.to("cuda", non_blocking=True)
+            assert torch.equal(there.inputs.cpu(), points.tensors[0][batch.ids])
+            mean = loader.report(there, there.inputs[:, 0] ** 2)
+            assert mean.device.type == "cuda"
+        assert loader.stats()["reports_made"] == len(loader)
