@@ -43,7 +43,7 @@ def test_a_script_works_as_it_stands(run_script):
     assert run_script(SCRIPT + '    print("last", loader.progress)\n') == "main\nlast 1.0\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_nothing_outlives_a_script(tmp_path, number):
     """The fixture that watches for leaks finds what does."""
     path = tmp_path / "train.py"
