@@ -50,7 +50,7 @@ def _splits(splits: list[SplitFacts]) -> Table:
         "instances": lambda f: "a stream" if f.size is None else f"{f.size:,}",
         "input": lambda f: f.inputs,
         "label": lambda f: f.labels,
-        "features": lambda f: f"{f.features}, offered" if f.features else "derived",
+        "features": lambda f: f.features,
         "batches": lambda f: (
             "not drawn"
             if f.instances_per_s is None

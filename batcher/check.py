@@ -1,7 +1,7 @@
 """`autoassist check-data`: loads a data set as a run would, and finds what will not work before a run does."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from batcher import mistakes as finding
 from batcher.config import DATASETS, DataConfig
 from batcher.decode import kept_random_state
 from batcher.mistakes import Mistake, Seen, all_labels
+from batcher.offers import in_offers, token_ids
 from batcher.plugin import Data, is_stream, load
 from batcher.source import Source
 from batcher.workers import Pool
@@ -27,14 +28,14 @@ IN_A_WORKER = 16
 @dataclass
 class SplitFacts:
     """What a split is like. `counts` int64 [C] are instances by class, of all or of those looked at (`counted`);
-    `features` is how many the Assistant gets, 0 if they are derived."""
+    `features` says how the Assistant gets them."""
 
     name: Kind
     size: int | None
     inputs: str
     labels: str
     offers: tuple[str, ...]
-    features: int = 0
+    features: str = "derived"
     counts: Int64s | None = None
     counted: int = 0
     example: str = ""
@@ -70,28 +71,38 @@ def check(config: DataConfig, batch_size: int, seed: int) -> Findings:
     with kept_random_state():
         for name, split in splits.items():
             if split is not None:
-                _look(found, name, split, len(data.class_names), seed)
+                _look(found, name, split, len(data.class_names), seed, lambda: load(config).train)
         _compare(found, data)
         if not found.mistakes:
             _draw(found, config, data, batch_size, seed)
     return found
 
 
-def _look(found: Findings, name: Kind, split: Any, classes: int, seed: int) -> None:
+def _look(found: Findings, name: Kind, split: Any, classes: int, seed: int, anew: Callable[[], Any]) -> None:
     collates = hasattr(split, "collate")
     seen, problems = ([], []) if collates else finding.read(name, split, seed)
     if seen:
-        problems += finding.in_shapes(name, split, seen)
-        problems += finding.in_labels(name, split, seen, classes)
-        problems += finding.in_randomness(name, split, seen, seed)
+        problems += _guarded(name, finding.in_shapes(name, split, seen))
+        problems += _guarded(name, finding.in_labels(name, split, seen, classes))
+        problems += _guarded(name, finding.in_randomness(name, split, seen, seed))
+        if not problems and is_stream(split):
+            problems += _guarded(name, finding.in_stream(name, split, anew(), seen, seed))
         if not problems:
-            problems += finding.in_offers(name, split, seen)
+            problems += in_offers(name, split, seen)
     elif collates and not is_stream(split):
         ids = finding.sample(len(split))
         nothing = np.empty(0)
-        problems += finding.in_offers(name, split, [Seen(int(index), nothing, nothing) for index in ids])
+        problems += in_offers(name, split, [Seen(int(index), nothing, nothing) for index in ids])
     found.mistakes += problems
     found.splits.append(_facts(name, split, seen, not problems))
+
+
+def _guarded(name: Kind, mistakes: Iterator[Mistake]) -> Iterator[Mistake]:
+    """`mistakes`, with what the data set raises while they are looked for."""
+    try:
+        yield from mistakes
+    except Exception as error:  # whatever the user's data set raises
+        yield Mistake(name, f"it raises {type(error).__name__}: {error}", "see docs/plugins.md for what is offered how")
 
 
 def _facts(name: Kind, split: Any, seen: Sequence[Seen], sound: bool) -> SplitFacts:
@@ -104,7 +115,8 @@ def _facts(name: Kind, split: Any, seen: Sequence[Seen], sound: bool) -> SplitFa
     if labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) and labels.min() >= 0:
         facts.counts, facts.counted = np.bincount(labels), len(labels)
     if sound and seen and "features" in offers and size is not None:
-        facts.features = np.asarray(split.features(np.array([seen[0].index]))).shape[1]
+        given = split.features(np.array([seen[0].index]))
+        facts.features = "token ids, offered" if token_ids(given) else f"{np.asarray(given).shape[1]}, offered"
     if sound and seen and "describe" in offers and size is not None:
         shown = split.describe(seen[0].index)
         facts.example = shown if isinstance(shown, str) else ""

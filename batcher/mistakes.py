@@ -1,8 +1,8 @@
 """What can be wrong with a split, told from a sample of its items and from what it offers beside them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
         seed_all(seed, 0, index)
         try:
             item = get()
+        except StopIteration:
+            break
         except IndexError as error:
             problem = f"len() says {len(split)}, but item {index} raises IndexError: {error}"
             mistakes.append(Mistake(name, problem, "let __len__ return the number of items that can be read"))
@@ -67,7 +69,8 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
 
 def _readers(split: Any) -> Iterator[tuple[int, Callable[[], Any]]]:
     if is_stream(split):
-        yield from ((index, lambda item=item: item) for index, item in enumerate(islice(split, SAMPLE)))
+        iterator = iter(split)
+        yield from ((index, lambda: next(iterator)) for index in range(SAMPLE))
     else:
         yield from ((index, lambda index=index: split[index]) for index in sample(len(split)).tolist())
 
@@ -148,19 +151,29 @@ def in_labels(name: str, split: Any, seen: Sequence[Seen], classes: int) -> Iter
                 problem = f"the label of instance {one.index} is {one.label}, but {said}"
                 yield Mistake(name, problem, "both must be the label of the item")
                 break
-    numbers = [(one.index, one.label) for one in seen] if offered is None else list(enumerate(offered))
-    for index, label in numbers:
-        if np.asarray(label).dtype.kind == "f" and not np.isfinite(label).all():
-            yield Mistake(
-                name, f"the label of instance {index} is {label}", "leave the instance out, or mend its label"
-            )
-            break
-    whole = [(index, label) for index, label in numbers if np.ndim(label) == 0 and np.asarray(label).dtype.kind in "iu"]
-    if negative := next((pair for pair in whole if pair[1] < 0), None):
-        problem = f"label out of range: that of instance {negative[0]} is {negative[1]}"
+    ids = np.array([one.index for one in seen]) if offered is None else np.arange(len(offered))
+    if offered is None:
+        if len({one.label.shape for one in seen}) > 1:
+            yield Mistake(name, "labels have different shapes", "let all items have the same")
+            return
+        offered = np.stack([one.label for one in seen])
+    if offered.dtype.kind == "f":
+        if not (finite := np.isfinite(offered.reshape(len(ids), -1)).all(axis=1)).all():
+            row = int(finite.argmin())
+            problem = f"the label of instance {ids[row]} is {offered[row]}"
+            yield Mistake(name, problem, "leave the instance out, or mend its label")
+    elif offered.ndim == 1:
+        yield from _out_of_range(name, ids, offered, classes)
+
+
+def _out_of_range(name: str, ids: Int64s, labels: Array, classes: int) -> Iterator[Mistake]:
+    if labels.min() < 0:
+        row = int((labels < 0).argmax())
+        problem = f"label out of range: that of instance {ids[row]} is {labels[row]}"
         yield Mistake(name, problem, f"{SAY_LABELS}; leave out instances without a label")
-    if classes and (large := next((pair for pair in whole if pair[1] >= classes), None)):
-        problem = f"label out of range: that of instance {large[0]} is {large[1]}, there are {classes} class_names"
+    if classes and labels.max() >= classes:
+        row = int((labels >= classes).argmax())
+        problem = f"label out of range: that of instance {ids[row]} is {labels[row]}, there are {classes} class_names"
         yield Mistake(name, problem, f"{SAY_LABELS}; name all of them, or none")
 
 
@@ -208,67 +221,27 @@ def in_randomness(name: str, split: Any, seen: Sequence[Seen], seed: int) -> Ite
             return
 
 
-def in_offers(name: str, split: Any, seen: Sequence[Seen]) -> Iterator[Mistake]:
-    """What is wrong with `fill`, `features`, `collate` and `describe`, where they are offered."""
-    ids = np.array([one.index for one in seen], np.int64)
-    checks: Mapping[str, Callable[[], str]] = {
-        "fill": lambda: _wrong_in_fill(split, ids, seen),
-        "features": lambda: _wrong_in_features(split, ids),
-        "collate": lambda: _wrong_in_collate(split, ids),
-        "describe": lambda: _wrong_in_description(split.describe(int(ids[0]))),
-    }
-    for offer, wrong in checks.items():
-        if hasattr(split, offer) and not is_stream(split):
-            try:
-                problem = wrong()
-            except Exception as error:  # whatever the user's data set raises
-                problem = f"raises {type(error).__name__}: {error}"
-            if problem:
-                yield Mistake(name, f"{offer} {problem}", f"see docs/plugins.md, or leave {offer} out: it is derived")
+def in_stream(name: str, stream: Any, again: Any, seen: Sequence[Seen], seed: int) -> Iterator[Mistake]:
+    """Whether `again`, the stream loaded anew, gives what was `seen` of it, and whether it can be gone on with."""
 
+    def following(iterator: Iterator[Any], position: int) -> Array:
+        seed_all(seed, 0, position)
+        return np.asarray(next(iterator, [0])[0])
 
-def _wrong_in_fill(split: Any, ids: Int64s, seen: Sequence[Seen]) -> str:
-    ragged = hasattr(split, "lengths")
-    length = max(len(one.inputs) if ragged else 0 for one in seen)
-    shape = (len(seen), length, *seen[0].inputs.shape[1:]) if ragged else (len(seen), *seen[0].inputs.shape)
-    dtype = np.dtype(np.float32) if seen[0].inputs.dtype.kind == "f" else seen[0].inputs.dtype
-    labels = np.stack([one.label for one in seen])
-    for byte in (0,) if ragged else (0, 255):
-        out = {"inputs": np.zeros(shape, dtype), "targets": np.zeros(labels.shape, labels.dtype)}
-        for array in out.values():
-            array.view(np.uint8)[...] = byte
-        split.fill(ids, out)
-        for row, one in enumerate(seen):
-            found = out["inputs"][row, : len(one.inputs)] if ragged else out["inputs"][row]
-            if not np.array_equal(found, one.inputs.astype(dtype)):
-                return f"writes other inputs than the item has for instance {one.index}"
-        if not np.array_equal(out["targets"], labels):
-            return "writes other targets than the labels of the items"
-    return ""
-
-
-def _wrong_in_features(split: Any, ids: Int64s) -> str:
-    features = np.asarray(split.features(ids))
-    if features.ndim != 2 or len(features) != len(ids) or features.dtype.kind not in "fiu":
-        return f"is {features.dtype} of shape {list(features.shape)} for {len(ids)} instances; needed: float32 [n, D]"
-    if features.dtype.kind == "f" and not np.isfinite(features).all():
-        return "has values that are not finite"
-    if not np.array_equal(features[:1], np.asarray(split.features(ids[:1]))):
-        return f"of instance {ids[0]} depends on which others are asked with it, or on when"
-    return ""
-
-
-def _wrong_in_collate(split: Any, ids: Int64s) -> str:
-    items = [split[int(index)] for index in ids[:4]]
-    made = split.collate(items)
-    if not isinstance(made, Mapping) or not {"inputs", "targets"} <= set(made):
-        return f'returns a {type(made).__name__}; needed: a dict with "inputs" and "targets"'
-    wrong = [key for key, values in made.items() if np.ndim(values) == 0 or len(values) != len(items)]
-    return f"makes {wrong[0]} without a row for each of {len(items)} items" if wrong else ""
-
-
-def _wrong_in_description(shown: Any) -> str:
-    image = isinstance(shown, np.ndarray) and shown.dtype == np.uint8
-    if isinstance(shown, str) or (image and (shown.ndim == 2 or (shown.ndim == 3 and shown.shape[2] == 3))):
-        return ""
-    return f"returns a {type(shown).__name__}; needed: a text, or an image uint8 [H, W] or [H, W, 3]"
+    iterator = iter(again)
+    if not all(np.array_equal(one.inputs, following(iterator, one.index)) for one in seen):
+        mend = "draw from random, numpy.random or torch, seeded for each position, or from a generator of a fixed seed"
+        yield Mistake(name, "non-deterministic: the stream, loaded and begun again, gives other instances", mend)
+    elif hasattr(stream, "state_dict") and hasattr(stream, "load_state_dict"):
+        try:
+            state = json.loads(json.dumps(again.state_dict(), allow_nan=False))
+            expected = following(iterator, len(seen))
+            stream.load_state_dict(state)
+            found = following(iter(stream), len(seen))
+        except Exception as error:  # whatever the user's stream raises
+            problem = f"state_dict or load_state_dict raises {type(error).__name__}: {error}"
+            yield Mistake(name, problem, "let the state be JSON: numbers, texts, lists and dicts")
+            return
+        if not np.array_equal(expected, found):
+            mend = "let iter() go on from where load_state_dict says, right after the last instance given"
+            yield Mistake(name, "a stream that goes on from state_dict() gives another instance next", mend)

@@ -5,10 +5,11 @@ alone. A split is any map-style torch `Dataset` whose items are `(input, label)`
 offered. It may offer more, which is otherwise derived from the items:
 
 - `labels(ids)`: the labels [n] of the instances `ids`, int64 [n], without loading the inputs;
-- `features(ids)`: float32 [n, D], what the Assistant looks at; or int64 [n, L], token ids padded with 0;
+- `features(ids)`: what the Assistant looks at: float32 [n, D]; or token ids, n int arrays or [n, L] padded with 0;
 - `fill(ids, out)`: writes the instances straight into `out["inputs"]` [n, ...] and `out["targets"]` [n];
 - `lengths(ids)`: int64 [n], the lengths of inputs that differ in it;
 - `collate(items)`: a list of n items as a dict of arrays of n rows;
+- `as_evaluated`: a split of the same instances, not augmented, to cut a validation split from;
 - `class_names`: the names of the classes, in the order of their numbers;
 - `describe(id)`: what a report may show of an instance: a text, or an image uint8 [H, W] or [H, W, 3].
 """
@@ -154,7 +155,9 @@ def _with_validation(data: Data, config: DataConfig) -> Data:
         )
     ids = np.random.default_rng(VALIDATION_SEED).permutation(size)
     cut, rest = np.sort(ids[:count]), np.sort(ids[count:])
-    return replace(data, train=Subset(data.train, rest), validation=Subset(data.train, cut))
+    return replace(
+        data, train=Subset(data.train, rest), validation=Subset(getattr(data.train, "as_evaluated", data.train), cut)
+    )
 
 
 class Subset:

@@ -53,7 +53,8 @@ class Registry(Mapping[str, Builtin]):
             return self._builtins[name]
         entries = self._registered[name]
         summary = entries[0].dist.metadata["Summary"] if entries[0].dist else None
-        return Builtin(entries[0].value, summary or entries[0].value, ", ".join(sorted(map(_origin, entries))))
+        target = f"{entries[0].module}:{entries[0].attr}"  # without the extras that the value may name
+        return Builtin(target, summary or target, ", ".join(sorted(map(_origin, entries))))
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._builtins, *self._registered])

@@ -1,6 +1,7 @@
 """Batches for the plain loop, in the fastest forms that people use."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,32 +10,54 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from batcher.core import BatcherCore
 from batcher.plugin import Split
+from boss.augment import Augmenter
 
 Batches = Iterator[tuple[Tensor, Tensor]]
-Normalise = Callable[[Tensor], Tensor]
 
 
-def order(size: int, total: int, batch_size: int, seed: int) -> list[Tensor]:
-    """`total` ids in shuffled passes over `size` instances, as batches. A remainder of one joins its predecessor."""
+@dataclass(frozen=True)
+class Prepare:
+    """Makes inputs [B, ...] as they are stored what the model is trained on: augmented, and normalised."""
+
+    normalise: Callable[[Tensor], Tensor]
+    augmenter: Augmenter | None = None
+
+    def __call__(self, inputs: Tensor, ids: Tensor, passes: Tensor) -> Tensor:
+        """`inputs` of the instances `ids` int64 [B] in their `passes` int64 [B], both on the CPU."""
+        if self.augmenter is None:
+            return self.normalise(inputs)
+        drawn = torch.from_numpy(self.augmenter.draw(passes.numpy(), ids.numpy())).to(inputs.device)
+        return self.augmenter.cut(self.normalise(self.augmenter.move(inputs, drawn)), drawn)
+
+
+def order(size: int, total: int, batch_size: int, seed: int) -> list[tuple[Tensor, Tensor]]:
+    """`total` ids in shuffled passes over `size` instances, as batches of (ids, their passes).
+
+    A remainder of one joins its predecessor.
+    """
     draw = torch.Generator().manual_seed(seed)
     passes = [torch.randperm(size, generator=draw) for _ in range(-(-total // size))]
-    batches = list(torch.cat(passes)[:total].split(batch_size))  # type: ignore[no-untyped-call]
-    if len(batches) > 1 and len(batches[-1]) == 1:
-        batches[-2:] = [torch.cat(batches[-2:])]
-    return batches
+    sizes = [batch_size] * (total // batch_size) + [total % batch_size] * (total % batch_size > 0)
+    if len(sizes) > 1 and sizes[-1] == 1:
+        sizes[-2:] = [batch_size + 1]
+    ids, passes_of = torch.cat(passes)[:total], torch.arange(total) // size
+    return list(zip(ids.split(sizes), passes_of.split(sizes), strict=True))  # type: ignore[no-untyped-call]
 
 
-def in_memory(core: BatcherCore, normalise: Normalise, seed: int, device: torch.device) -> Batches | None:
-    """Normalised floats that lie on the device before the first step; None unless the data set is arrays."""
+def in_memory(core: BatcherCore, prepare: Prepare, seed: int, device: torch.device) -> Batches | None:
+    """Tensors that lie on the device before the first step, normalised unless they are augmented; None unless the data
+    set is arrays."""
     if core.train.by_item:
         return None
     import numpy as np
 
     _, arrays = core.train.take(np.arange(core.train.size))
-    inputs = normalise(torch.from_numpy(arrays["inputs"]).to(device))
-    targets = torch.from_numpy(arrays["targets"]).to(device)
+    inputs, targets = (torch.from_numpy(arrays[name]).to(device) for name in ("inputs", "targets"))
     batches = order(len(targets), core.total, core.config.batch_size, seed)
-    return ((inputs[ids], targets[ids]) for ids in (batch.to(device) for batch in batches))
+    if prepare.augmenter is None:
+        ready = prepare.normalise(inputs)
+        return ((ready[ids], targets[ids]) for ids in (ids.to(device) for ids, _ in batches))
+    return ((prepare(inputs[ids.to(device)], ids, passes), targets[ids.to(device)]) for ids, passes in batches)
 
 
 class Items(Dataset[Any]):
@@ -61,19 +84,19 @@ class Items(Dataset[Any]):
         return default_collate(many(ids) if many is not None else [self.split[index] for index in ids])
 
 
-def loaded(core: BatcherCore, normalise: Normalise, seed: int, device: torch.device, workers: int) -> Batches:
+def loaded(core: BatcherCore, prepare: Prepare, seed: int, device: torch.device, workers: int) -> Batches:
     """A DataLoader with so many workers, which stay for all passes."""
-    batches = [batch.tolist() for batch in order(core.train.size, core.total, core.config.batch_size, seed)]
+    batches = order(core.train.size, core.total, core.config.batch_size, seed)
     torch.manual_seed(seed)
     loader = DataLoader(
         Items(core.train.split),
-        batch_sampler=batches,
+        batch_sampler=[ids.tolist() for ids, _ in batches],
         num_workers=workers,
         collate_fn=_as_it_is,
         pin_memory=device.type == "cuda",
     )
-    for inputs, targets in loader:
-        yield normalise(inputs.to(device, non_blocking=True)), targets.to(device, non_blocking=True)
+    for (inputs, targets), (ids, passes) in zip(loader, batches, strict=True):
+        yield prepare(inputs.to(device, non_blocking=True), ids, passes), targets.to(device, non_blocking=True)
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -112,9 +112,10 @@ def train(settings: Settings, form: str) -> dict[str, Any]:
     from torch.nn.functional import cross_entropy
     from torch.nn.utils import clip_grad_norm_
 
-    from autoassist.compare.feed import Batches, in_memory, loaded
+    from autoassist.compare.feed import Batches, Prepare, in_memory, loaded
     from batcher.core import BatcherCore
     from batcher.plugin import load as load_data
+    from boss.augment import make_augmenter
     from boss.precision import full
     from boss.trainer import Trainer, device_name
 
@@ -128,11 +129,12 @@ def train(settings: Settings, form: str) -> dict[str, Any]:
     optimizer, precision = stepper.optimizer, stepper.precision
     if hasattr(optimizer, "found_inf"):
         del optimizer.found_inf  # the service's way of leaving a step out
+    prepare = Prepare(trainer.prepare.normalise, make_augmenter(boss, core.spec, settings.run.seed))
     batches: Batches | None
     if form == FORMS[0]:
-        batches = in_memory(core, trainer.prepare.normalise, settings.run.seed, device)
+        batches = in_memory(core, prepare, settings.run.seed, device)
     else:
-        batches = loaded(core, trainer.prepare.normalise, settings.run.seed, device, workers)
+        batches = loaded(core, prepare, settings.run.seed, device, workers)
     if batches is None:
         return {"exit_code": 0, "train_s": None}
     counts = torch.zeros(core.spec.classes, dtype=torch.int64, device=device)

@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,7 @@ def _data(root: str, camera: "Camera", validation: Sequence[str], test: Sequence
         folder = next((Path(root) / name for name in folders if (Path(root) / name).is_dir()), None)
         return None if folder is None else ImageSplit(folder, names, camera)
 
-    steady = Camera(camera.size, False, camera.min_area, camera.flip, camera.grey)
+    steady = camera.steady
     learned = split(["train"], camera)
     assert learned is not None
     grey = (sum(MEAN) / 3,), (sum(STD) / 3,)
@@ -73,6 +74,11 @@ class Camera:
         if not 0 < min_area <= 1:
             raise ConfigError("data.args.min_area", min_area, "allowed: over 0, up to 1")
         self.size, self.augment, self.min_area, self.flip, self.grey = size, augment, min_area, flip, grey
+
+    @property
+    def steady(self) -> "Camera":
+        """This one without augmentation."""
+        return Camera(self.size, False, self.min_area, self.flip, self.grey)
 
     def see(self, image: "Image") -> Array:
         """`image` as uint8 [C, size, size]; draws from `random` if it augments."""
@@ -131,10 +137,13 @@ class ImageSplit:
     def labels(self, ids: Int64s) -> Int64s:
         return self.targets[ids]
 
-    def describe(self, index: int) -> Array:
-        from PIL import Image
+    @property
+    def as_evaluated(self) -> "ImageSplit":
+        """The same images, seen as in evaluations."""
+        same = copy(self)
+        same._camera = self._camera.steady
+        return same
 
-        with Image.open(self._folder / self.paths[index]) as image:
-            size, grey = self._camera.size, self._camera.grey
-            seen = Camera(size, False, 1.0, False, grey).see(image)
-        return seen[0] if grey else np.moveaxis(seen, 0, -1)
+    def describe(self, index: int) -> Array:
+        seen, _ = self.as_evaluated[index]
+        return seen[0] if self._camera.grey else np.moveaxis(seen, 0, -1)

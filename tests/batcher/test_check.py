@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import mistaken
@@ -14,6 +16,7 @@ from autoassist.check_data import show
 from batcher import check as checking
 from batcher.check import Findings, check
 from batcher.config import DataConfig
+from batcher.plugin import Data
 
 FOUND = {
     "len": ("len() says 20, but item 12 raises IndexError", "__len__"),
@@ -32,6 +35,9 @@ FOUND = {
     "negative targets": ("label out of range: that of instance 0 is -1", "0, 1, ..."),
     "nan": ("the label of instance 3 is nan", "leave the instance out"),
     "over names": ("that of instance 3 is 3, there are 3 class_names", "name all of them"),
+    "lengths that raise": ("it raises IndexError", "docs/plugins.md"),
+    "few token features": ("features gives 1 arrays of token ids for 12 instances", "leave features out"),
+    "labels of shapes": ("labels have different shapes", "the same"),
     "few targets": ("targets has 5 labels, but len() says 12", "one label for each"),
     "other labels": ("the label of instance 0 is 0, but labels(ids) or targets says 1", "label of the item"),
     "clock": ("non-deterministic: instance 0, read twice with one seed, differs", "seeded for each instance"),
@@ -59,7 +65,14 @@ def found_in(kind: str) -> Findings:
 
 
 def test_every_toy_is_either_sound_or_a_mistake() -> None:
-    assert set(mistaken.MADE) == {*FOUND, "sound", "random", "ragged, with lengths", "to be predicted"}
+    assert set(mistaken.MADE) == {
+        *FOUND,
+        "sound",
+        "random",
+        "ragged, with lengths",
+        "to be predicted",
+        "token features",
+    }
 
 
 @pytest.mark.parametrize("kind", FOUND)
@@ -72,7 +85,7 @@ def test_a_mistake_is_found_and_said_how_to_mend(kind: str) -> None:
     assert "\n" not in mistake.problem + mistake.mend
 
 
-@pytest.mark.parametrize("kind", ["sound", "random"])
+@pytest.mark.parametrize("kind", ["sound", "random", "token features"])
 def test_nothing_is_found_where_nothing_is_wrong(kind: str) -> None:
     found = found_in(kind)
     assert found.mistakes == []
@@ -102,6 +115,44 @@ def test_all_mistakes_are_found_at_once_each_with_its_split(monkeypatch: pytest.
     monkeypatch.setattr(mistaken, "three", three, raising=False)
     found = check(DataConfig(name="mistaken:three"), 4, 0)
     assert [mistake.split for mistake in found.mistakes] == ["train", "validation", "test"]
+
+
+class Stream:
+    """Counts from where it is; `clock`: with noise that no seed gives; `skips`: its state is one ahead."""
+
+    def __init__(self, clock: bool = False, skips: bool = False, plain: bool = True) -> None:
+        self.clock, self.skips, self.plain, self.next = clock, skips, plain, 0
+
+    def __iter__(self) -> Iterator[tuple[object, int]]:
+        while True:
+            self.next += 1
+            noise = time.perf_counter() if self.clock else np.random.random()  # noqa: NPY002
+            yield np.array([self.next, noise]), self.next % 2
+
+    def state_dict(self) -> object:
+        return {"next": self.next + self.skips} if self.plain else {"next": {self.next}}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.next = state["next"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, ""),
+        ({"clock": True}, "non-deterministic: the stream, loaded and begun again, gives other instances"),
+        ({"skips": True}, "goes on from state_dict() gives another instance next"),
+        ({"plain": False}, "state_dict or load_state_dict raises TypeError"),
+    ],
+    ids=str,
+)
+def test_a_stream_is_read_twice_and_gone_on_with(
+    options: dict[str, bool], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mistaken, "stream", lambda: Data(Stream(**options), epoch_size=50), raising=False)
+    found = check(DataConfig(name="mistaken:stream"), 4, 0)
+    assert found.splits[0].size is None
+    assert [problem in mistake.problem for mistake in found.mistakes] == ([True] if problem else [])
 
 
 def test_splits_that_do_not_go_together_are_named() -> None:

@@ -14,6 +14,7 @@ from batcher import mistakes
 from batcher.check import all_labels
 from batcher.config import DATASETS, DataConfig
 from batcher.decode import kept_random_state, seed_all
+from batcher.offers import in_offers
 from batcher.plugin import Data, Subset, load
 from batcher.source import Source
 
@@ -66,7 +67,7 @@ def test_no_mistake_is_found_in_any_of_its_splits(data: Data) -> None:
             assert list(mistakes.in_shapes(name, split, seen)) == []
             assert list(mistakes.in_labels(name, split, seen, len(data.class_names))) == []
             assert list(mistakes.in_randomness(name, split, seen, 0)) == []
-            assert list(mistakes.in_offers(name, split, seen)) == []
+            assert list(in_offers(name, split, seen)) == []
 
 
 def test_labels_are_known_without_reading_an_item(data: Data) -> None:

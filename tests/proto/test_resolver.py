@@ -127,7 +127,7 @@ def distribution(folder: Path, name: str, entry: str, summary: str = "") -> None
 
 def test_names_that_a_distribution_registers_come_after_the_builtin_ones(here: Path) -> None:
     (here / "mine_d.py").write_text("def data():\n    return 7\n")
-    distribution(here, "pretty", "squares = mine_d:data", "squares and more")
+    distribution(here, "pretty", "squares = mine_d:data [extra]", "squares and more")
     registry = Registry("toys", BUILTINS)
     assert list(registry) == ["digits", "mnist", "squares"]
     assert len(registry) == 3

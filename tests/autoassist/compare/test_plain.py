@@ -8,15 +8,19 @@ import threading
 import numpy as np
 import pytest
 import torch
+from toys import batch, spec
 
 from autoassist import launch as launching
 from autoassist.compare.arms import parse_arms
-from autoassist.compare.feed import Items, in_memory, loaded, order
+from autoassist.compare.feed import Items, Prepare, in_memory, loaded, order
 from autoassist.compare.plain import FORMS, Launch, threads, train, with_plain
 from autoassist.compare.plan import Plan
 from autoassist.config import change
 from batcher import plugin
 from batcher.core import BatcherCore
+from boss.augment import Augmenter
+from boss.config import BossConfig
+from boss.step import Preparer
 from proto.errors import ConfigError
 
 
@@ -33,22 +37,34 @@ def core(settings):
 
 def test_batches_are_whole_passes_cut_to_the_budget():
     batches = order(100, 250, 32, seed=0)
-    ids = torch.cat(batches)
-    assert [len(batch) for batch in batches] == [32] * 7 + [26]
+    ids, passes = (torch.cat(column) for column in zip(*batches, strict=True))
+    assert [len(batch) for batch, _ in batches] == [32] * 7 + [26]
+    assert passes.tolist() == [0] * 100 + [1] * 100 + [2] * 50
     assert sorted(ids[:100].tolist()) == sorted(ids[100:200].tolist()) == list(range(100))
-    assert [len(batch) for batch in order(100, 33, 32, seed=0)] == [33]
-    assert not torch.equal(ids, torch.cat(order(100, 250, 32, seed=1)))
+    assert [len(batch) for batch, _ in order(100, 33, 32, seed=0)] == [33]
+    assert not torch.equal(ids, torch.cat([batch for batch, _ in order(100, 250, 32, seed=1)]))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_every_form_gives_the_same_instances(core, workers):
-    device = torch.device("cpu")
-    memory = list(in_memory(core, lambda inputs: inputs, 3, device))
-    loader = list(loaded(core, lambda inputs: inputs, 3, device, workers))
+    device, prepare = torch.device("cpu"), Prepare(lambda inputs: 2 * inputs)
+    memory = list(in_memory(core, prepare, 3, device))
+    loader = list(loaded(core, prepare, 3, device, workers))
     assert len(memory) == len(loader) == core.spec.train_batches
     for one, other in zip(memory, loader, strict=True):
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
+
+
+def test_augmentation_is_the_service_s():
+    augmenter = Augmenter(BossConfig(flip=True, crop=1), spec(input_shape=(1, 4, 4), input_dtype="uint8"), 7)
+    prepare = Prepare(lambda inputs: inputs.float() / 255, augmenter)
+    images = torch.arange(96, dtype=torch.uint8).reshape(6, 1, 4, 4)
+    ids, passes = torch.arange(6), torch.tensor([0, 0, 0, 1, 1, 1])
+    preparer = Preparer(spec(mean=(0.0,), std=(1.0,)), torch.device("cpu"), augmenter=augmenter)
+    theirs, *_ = preparer(batch(ids.tolist(), images.numpy(), passes_of=passes.numpy()))
+    assert torch.allclose(prepare(images, ids, passes), theirs, atol=1e-6)
+    assert not torch.allclose(theirs, images / 255)
 
 
 def test_items_of_any_data_set_are_collated():

@@ -58,6 +58,18 @@ def test_evaluations_see_the_middle_of_an_image_and_nothing_random(tmp_path: Pat
     assert np.array_equal(train[3][0], train[3][0])
 
 
+def test_a_validation_split_cut_off_the_training_split_is_not_augmented(tmp_path: Path) -> None:
+    made_data.image_files(tmp_path)
+    whole = load(DataConfig(name="images", root=str(tmp_path), args={"size": 8, "augment": False})).train
+    data = load(DataConfig(name="images", root=str(tmp_path), args={"size": 8}, val_fraction=0.25))
+    assert data.validation is not None
+    plain = {whole[index][0].tobytes() for index in range(24)}
+    assert len(data.validation) == 6
+    assert {data.validation[index][0].tobytes() for index in range(6)} <= plain
+    random.seed(0)
+    assert not {data.train[index][0].tobytes() for index in range(18)} & plain
+
+
 def test_training_sees_random_parts_of_at_least_the_area_asked_for() -> None:
     y, x = np.mgrid[:100, :200]
     image = Image.fromarray(np.stack([x, y, 0 * x], -1).astype(np.uint8))

@@ -1,0 +1,94 @@
+"""What runs amount to, from summaries made up so that the answer is known."""
+
+import pytest
+
+from autoassist.compare.arms import PLAIN, Arm, parse_arms, parse_grid
+from autoassist.compare.plan import Plan
+from autoassist.compare.results import Results, kept_per_class
+from autoassist.compare.tables import facts_of, figures, report
+from autoassist.config import load
+
+ERRORS = {1.0: 0.08, 2.0: 0.04, 4.0: 0.02}
+"""Of the baseline; with half the work the arm `autoassist` has the same."""
+NOISE = (0.0004, -0.0003, -0.0001)
+
+
+def summary(error, seconds, seed):
+    return {
+        "test_accuracy": 1 - error + NOISE[seed], "test_macro_f1": 0.9, "test_worst_class_accuracy": 0.8,
+        "optimizer_steps": 100, "train_s": seconds * (1 + 0.01 * seed), "kept_fraction": 0.5, "cpu_s_boss": 3.0,
+        "trained_per_class": [30, 10], "dropped_per_class": [10, 30, 5],
+    }  # fmt: skip
+
+
+def results(*words, plain=False, tune=(), chosen=None):
+    arms = parse_arms("autoassist@1,autoassist@2", [4])
+    arms += [Arm(PLAIN, "uniform", budget) for budget in ERRORS] * plain
+    plan = Plan(load(None, list(words)), arms, 3, parse_grid(tune), launches={PLAIN: ("tensors", None)})
+    runs = {}
+    for arm in arms:
+        error = ERRORS[arm.budget * 2 if arm.name == "autoassist" else arm.budget]
+        pace = {"uniform": 10.0, "autoassist": 11.0, PLAIN: 8.0}[arm.name]
+        runs[arm] = [summary(error, pace * arm.budget, seed) for seed in range(3)]
+    return Results(plan, chosen or {}, runs)
+
+
+def arm(found, label):
+    return next(one for one in found.plan.arms if one.label == label)
+
+
+def test_half_the_work_for_the_same_accuracy_is_a_ratio_of_a_half():
+    found = results()
+    verdict = found.verdict(arm(found, "autoassist@2"))
+    assert verdict.outcome == "gain"
+    assert verdict.ratio.value == pytest.approx(0.5, rel=0.01)
+    assert found.level(arm(found, "autoassist@2")).value == pytest.approx(0.02)
+
+
+def test_wall_clock_is_the_ratio_times_what_a_boss_epoch_costs():
+    found = results(plain=True)
+    mine = arm(found, "autoassist@2")
+    assert found.wall(mine).value == pytest.approx(0.5 * 11 / 10, rel=0.01)
+    assert found.wall(mine, PLAIN).value == pytest.approx(0.5 * 11 / 8, rel=0.01)
+    assert found.wall(arm(found, "uniform@2"), PLAIN).value == pytest.approx(10 / 8, rel=0.01)
+
+
+def test_serial_runs_have_no_wall_clock():
+    found = results("run.serial=true")
+    assert found.wall(arm(found, "autoassist@2")).value is None
+    text = report(found, figures(found, None), facts_of(found.plan, "cpu")).markdown()
+    assert "seconds / uniform's" not in text
+    assert "wall-clock, and CPU seconds of each process, are not measured" in text
+
+
+def test_boss_epochs_to_a_target_are_those_of_each_curve():
+    targets = results().targets(1 - 0.04)
+    assert targets["uniform"]["boss_epochs"]["value"] == pytest.approx(2.0, rel=0.02)
+    assert targets["autoassist"]["boss_epochs"]["value"] == pytest.approx(1.0, rel=0.02)
+    assert targets["autoassist"]["ratio_boss_epochs"]["value"] == pytest.approx(0.5, rel=0.02)
+
+
+def test_kept_per_class_leaves_out_those_of_a_class_not_known():
+    runs = [{"trained_per_class": [30, 10, 0], "dropped_per_class": [10, 30, 0, 5]}] * 2
+    assert kept_per_class(runs) == [0.75, 0.25, None]
+
+
+def test_a_choice_at_the_edge_of_its_grid_is_pointed_out():
+    found = results(tune=["boss.lr=0.05,0.1,0.2"])
+    chosen = {one: (f"boss.lr={0.2 if one.label == 'uniform@4' else 0.1}",) for one in found.plan.arms}
+    found = results(tune=["boss.lr=0.05,0.1,0.2"], chosen=chosen)
+    notes = report(found, figures(found, 0.96), facts_of(found.plan, "cpu")).notes
+    assert "At the edge of their grid: uniform@4 boss.lr=0.2." in notes
+    assert any("10% of the training split, cut off for these runs only" in note for note in notes)
+
+
+def test_the_table_says_what_was_not_measured():
+    found = results()
+    rows = {row["arm"]: row for row in figures(found, None)["arms"]}
+    assert rows["autoassist@2"]["verdict"] == "gain"
+    better = {**found.runs, arm(found, "autoassist@2"): [summary(0.001, 20.0, seed) for seed in range(3)]}
+    found = Results(found.plan, {}, better)
+    row = next(row for row in figures(found, None)["arms"] if row["arm"] == "autoassist@2")
+    assert (row["verdict"], row["ratio_boss_epochs"]["value"]) == ("not measured", None)
+    text = report(found, figures(found, None), facts_of(found.plan, "cpu")).markdown()
+    assert "not measured: more accurate than the baseline at any of its budgets" in text
