@@ -54,6 +54,7 @@ def test_the_accuracy_is_that_of_a_dataloader():
         theirs.append(accuracy(model))
         with Loader(splits[0], batch_size=SIZE, budget=BUDGET, policy="uniform", seed=seed) as loader:
             ours.append(accuracy(train(loader, len(loader), seed, loader.report)))
+    print(f"Loader {[round(x, 4) for x in ours]}, DataLoader {[round(x, 4) for x in theirs]}")
     # Their means differ by less than the spread of the seeds, or by less than three instances in a thousand.
     spread = max(max(theirs) - min(theirs), max(ours) - min(ours), 0.003)
     assert abs(sum(ours) - sum(theirs)) / 3 < spread, (ours, theirs)
