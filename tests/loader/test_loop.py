@@ -133,3 +133,15 @@ def test_batches_for_a_gpu_that_was_used_before(points):
             mean = loader.report(there, there.inputs[:, 0] ** 2)
             assert mean.device.type == "cuda"
         assert loader.stats()["reports_made"] == len(loader)
+
+
+@pytest.mark.slow
+def test_two_loaders_at_once_do_not_know_of_each_other(points):
+    how = {"batch_size": 50, "budget": 1, "policy": "uniform"}
+    with Loader(points, seed=1, **how) as one, Loader(points, seed=2, **how) as two:
+        pairs = list(zip(one, two, strict=True))
+        assert len(pairs) == 4
+        for loader, batches in zip((one, two), zip(*pairs, strict=True), strict=True):
+            assert sorted(i for batch in batches for i in batch.ids.tolist()) == list(range(200))
+            assert loader.progress == 1
+    assert pairs[0][0].ids.tolist() != pairs[0][1].ids.tolist()
