@@ -1,7 +1,7 @@
 """The whole configuration: a TOML file, `key=value` overrides, and the checks that need no worker."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,11 @@ def change(settings: Settings, overrides: Sequence[str]) -> Settings:
 def _settings(tables: dict[str, Any], overrides: Sequence[str]) -> Settings:
     for override in overrides:
         _override(tables, override)
+    return checked(tables)
+
+
+def checked(tables: Mapping[str, Any]) -> Settings:
+    """The settings that `tables` of values give; raises ConfigError as `load`."""
     for name, values in tables.items():
         if name not in SECTIONS:
             raise ConfigError(name, values, f"unknown section; {nearest(name, SECTIONS)}")

@@ -23,11 +23,12 @@ from autoassist.metrics import MetricsFile
 from autoassist.restarts import Restart
 from autoassist.signals import caught, kept_from_children
 from autoassist.state import Action, Kill, Say, Spawn, Tell
+from batcher import handed
 from proto import slots
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml
 from proto.messages import ROLES, Message, Part, Record, Role
-from proto.sockets import ALIVE, Port, make_socket_dir, refusals, sweep
+from proto.sockets import Port, hold, make_socket_dir, refusals, sweep
 
 TICK_MS = 100
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -84,12 +85,7 @@ class Supervisor:
         ports: list[Port] = []
         alive = -1
         try:
-            begun = socket_dir / f"{ALIVE}-begun"
-            os.mkfifo(begun, 0o600)
-            # Open for both, so that this does not wait for a reader; EOF at the workers is our death. Under its name
-            # only once it has a writer, or another run would take us for dead and sweep.
-            alive = os.open(begun, os.O_RDWR)
-            begun.rename(socket_dir / ALIVE)
+            alive = hold(socket_dir)
             name = self.resume.name if self.resume else ""
             info = RunInfo(run_id=self.run_id, socket_dir=socket_dir, supervisor_pid=os.getpid(), resume=name)
             info.save(self.run_dir)
@@ -176,7 +172,12 @@ class Supervisor:
         threads = {} if role == "boss" else dict.fromkeys(THREADS, "1")
         with kept_from_children(), (logs / f"{role}.log").open("ab") as file:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env={**os.environ, **quiet, **threads}
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env={**os.environ, **quiet, **threads},
+                pass_fds=handed.descriptors(self.settings.data) if role == "batcher" else (),
             )
         self._processes[role] = process
         self._exits[role] = os.pidfd_open(process.pid)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from batcher.config import BatcherConfig, DataConfig, PolicyConfig
 from batcher.core import BatcherCore
 from batcher.flow import Flow
+from batcher.handed import descriptors
 from batcher.inlet import Inlet
 from batcher.outlet import Outlet
 from batcher.plugin import load, no_test
@@ -43,7 +44,7 @@ def body(worker: Worker) -> None:
         "features_dropped": outlet.features_dropped,
     }
     worker.tell(core.spec)
-    if not core.spec.test_size and not worker.incarnation:
+    if not core.spec.test_size and not worker.incarnation and not descriptors(data):
         worker.warn(no_test(data.name))
     worker.tell(Ready())
     worker.expect(Start)

@@ -16,6 +16,12 @@ Collate = Callable[[Sequence[Any]], Mapping[str, Any]]
 """What a split may offer: n of its items -> arrays by name, "inputs" [n, ...] and "targets" [n, ...] among them."""
 
 
+class Rich(tuple[Any, Any]):
+    """A pair of input and label with more values beside it, by name."""
+
+    beside: Mapping[str, Any]
+
+
 def plain(values: Any) -> Array:
     """Values as an array of a dtype that travels: float32, or the integer type it has."""
     array = np.asarray(values)
@@ -27,7 +33,7 @@ def plain(values: Any) -> Array:
 
 
 def place(item: Any, out: Mapping[str, Array], row: int) -> None:
-    """Writes `item`, a pair of input and label, into `row` of the arrays `out`.
+    """Writes `item`, a pair of input and label, and what is beside it in a `Rich` one, into `row` of the arrays `out`.
 
     Raises ValueError when it has another shape than the others.
     """
@@ -47,6 +53,13 @@ def place(item: Any, out: Mapping[str, Array], row: int) -> None:
         here, there = list(np.shape(label)), list(out["targets"].shape[1:])
         raise ValueError(f"its label has shape {here}, that of the first item {there}")
     out["targets"][row] = label
+    if isinstance(item, Rich):
+        for name, values in item.beside.items():
+            value = plain(values)
+            if value.shape != out[name].shape[1:]:
+                here, there = list(value.shape), list(out[name].shape[1:])
+                raise ValueError(f"{name} has shape {here}, that of the first item {there}; pad it to one shape")
+            out[name][row] = value
 
 
 def _pad(array: Array, out: Mapping[str, Array], row: int) -> None:

@@ -119,6 +119,7 @@ class BatcherCore:
             },
             vocabulary=data.vocabulary,
             assistant=self.selector.assistant,
+            structure=data.structure,
         )
         self.skipped: list[int] = []
         """Ids of instances that cannot be used."""

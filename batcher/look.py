@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from batcher.collate import collated, plain
+from batcher.collate import Rich, collated, plain
 from batcher.plugin import Split
 from proto.errors import ConfigError
 from proto.transport import Layout
@@ -49,6 +49,9 @@ def look(split: Split, name: str) -> Look:
     if ragged and () in shapes:
         raise ConfigError("data.name", name, "its inputs are single numbers, which have no length; leave out lengths")
     layout: Layout = {"inputs": (inputs.shape, inputs.dtype), "targets": (label.shape, label.dtype)}
+    if isinstance(items[0], Rich):
+        beside = {key: plain(value) for key, value in items[0].beside.items()}
+        layout = {**layout, **{key: (array.shape, array.dtype) for key, array in beside.items()}}
     return Look(layout, ragged, label.shape == () and label.dtype.kind == "i")
 
 

@@ -49,6 +49,8 @@ class Data:
     mean: Sequence[float] = ()
     std: Sequence[float] = ()
     vocabulary: int = 0
+    structure: str = ""
+    """What instances are put together to where batches arrive, as `proto.structure` has it in JSON; "": pairs."""
     epoch_size: int = 0
     """For a stream: instances that count as one Boss epoch; 0: as many as its len() says."""
     test_at_end: bool = False

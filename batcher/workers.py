@@ -22,6 +22,7 @@ import numpy as np
 
 from batcher.config import DataConfig
 from batcher.decode import Task, shared_views
+from batcher.handed import descriptors
 from batcher.source import Finish, Read, Room, Source
 from proto.messages import Kind
 from proto.slots import Layout, Memory, largest, starts
@@ -128,7 +129,7 @@ class Pool:
         # A fresh interpreter: forking a process that has a ZeroMQ context or threads is not safe.
         process = subprocess.Popen(
             [sys.executable, "-m", "batcher.worker", *map(str, numbers)],
-            pass_fds=(theirs.fileno(), self._memory.descriptor),
+            pass_fds=(theirs.fileno(), self._memory.descriptor, *descriptors(self._config)),
             stdin=subprocess.DEVNULL,
         )
         theirs.close()

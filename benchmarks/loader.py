@@ -1,11 +1,12 @@
 """Instances per second of the Batcher against what people use: torch DataLoaders over the same data.
 
 A real Batcher process serves this one through slots; this one reads every byte, as it does of what a DataLoader gives.
-What the Batcher says to the Assistant is made and dropped. Three things are measured:
+What the Batcher says to the Assistant is made and dropped. Four things are measured:
 
 - arrays: MNIST as uint8, batch 256, policy `uniform`, against `DataLoader(MNIST)` with the best of 0, 1 and 2 workers,
   and against a DataLoader over a TensorDataset of the same uint8 arrays with a batch sampler and no workers;
 - the paper's policy on it, counting candidates, against `uniform`;
+- a training loop over `autoassist.Loader` against the same loop over DataLoaders (see `benchmarks.loop`);
 - decoding: CIFAR-10 re-encoded to JPEG in memory, decode and random resized crop: decodes in a pass when 3 of 10 are
   kept, and, under `uniform` with 2 workers, instances per second against a DataLoader with 2 workers.
 
@@ -227,6 +228,8 @@ def measure(mnist_folder: str, cifar10: str, pairs: int, seconds: float) -> dict
     from torchvision.datasets import MNIST
     from torchvision.transforms import ToTensor
 
+    from benchmarks.loop import loops
+
     split: Any = mnist(mnist_folder).train
     arrays = TensorDataset(torch.from_numpy(split.inputs), torch.from_numpy(split.targets))
     uniform = "data.name=mnist", f"data.root={mnist_folder}", "policy.name=uniform"
@@ -237,6 +240,7 @@ def measure(mnist_folder: str, cifar10: str, pairs: int, seconds: float) -> dict
     arms = {f"mnist_{workers}_workers": Loaded(loader(items, workers)) for workers in (0, 1, 2)}
     found |= {f"{name}_again" if name == "uniform" else name: values for name, values in
               alternate({**arms, "uniform": Served(*uniform)}, pairs, seconds).items()}  # fmt: skip
+    found |= alternate(loops(mnist_folder), pairs, seconds)
     with tempfile.TemporaryDirectory() as folder:
         encode(Path(folder), cifar10)
         found["decodes"] = [float(decodes_of_a_pass(Path(folder), share)) for share in (1.0, 0.3)]
@@ -258,12 +262,15 @@ def main() -> None:
     torch.set_num_threads(1)
     found = measure(args.mnist, args.cifar10, args.pairs, args.seconds)
     best = max((f"mnist_{workers}_workers" for workers in (0, 1, 2)), key=lambda name: median_interval(found[name])[0])
+    best_loop = max((name for name in found if "loop_dataloader" in name), key=lambda n: median_interval(found[n])[0])
     table = Table("what", "instances/s", "against", "instances/s", "ratio, 90 % interval")
-    figures: dict[str, Any] = {"best_mnist_loader": best}
+    figures: dict[str, Any] = {"best_mnist_loader": best, "best_loop": best_loop}
     for key, mine, other in (
         ("ratio_arrays_vs_dataloader", "uniform_again", best),
         ("ratio_arrays_vs_tensor_dataset", "uniform", "tensor_dataset"),
         ("ratio_paper_vs_uniform_candidates", "paper", "uniform"),
+        ("ratio_loader_vs_dataloader", "loop_loader", best_loop),
+        ("ratio_loader_vs_batch_sampler", "loop_loader", "loop_batch_sampler"),
         ("ratio_decoding_vs_dataloader", "jpeg", "jpeg_loader"),
     ):
         ratio, low, high = median_interval([a / b for a, b in zip(found[mine], found[other], strict=True)])

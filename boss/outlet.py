@@ -68,6 +68,15 @@ class LossOutlet:
     def _enqueue(self, batch: Batch, step: int, losses: Tensor) -> None:
         ids: Int64s = np.array(batch.ids)
         report = Losses(batch_id=batch.seq, step=step, incarnation=batch.incarnation, ids=ids, losses=losses.numpy())
+        self._put(report)
+
+    def pass_on(self, report: Losses) -> None:
+        """Sends a report that another rank has made."""
+        self.made += 1
+        self._put(report)
+        self.flush()
+
+    def _put(self, report: Losses) -> None:
         self._newest = report
         self._queue.append(report)
         if len(self._queue) > self._limit:

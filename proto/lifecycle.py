@@ -88,6 +88,9 @@ class Worker:
         self._owned: list[Closes] = []
         self._control = self.port("control")
         self._status = self.port("status")
+
+    def guard(self) -> None:
+        """Ends this process with its supervisor, and cleanly on SIGTERM: for one that has no other purpose."""
         signal.signal(signal.SIGTERM, lambda *_: self.stop("SIGTERM"))
         threading.Thread(target=self._watch_supervisor, name="supervisor-watch", daemon=True).start()
 
@@ -128,7 +131,7 @@ class Worker:
                     return message
             if self._stop is not None:
                 raise Stopped(self._stop)
-            self._control.socket.poll(WAIT_MS)
+            self.wait([])
 
     # -- while it runs
 
@@ -158,6 +161,13 @@ class Worker:
         for port in (self._control, *ports):
             poller.register(port.socket, zmq.POLLIN)
         poller.poll(timeout_ms)
+        if not self.supervised():
+            self.orphaned = True
+            self.stop("the supervisor is gone")
+
+    def supervised(self) -> bool:
+        """Whether the supervisor lives; a guarded process need not ask."""
+        return True
 
     def sender(self, port: Port, to: str = "") -> Callable[[Message], bool]:
         """How this run sends on a queue that may be full: once, or, where it must be deterministic, until it fits."""
@@ -262,6 +272,7 @@ def run_worker(role: Role, body: Callable[[Worker], None]) -> int:
         print(f"{role}: {error}", file=sys.stderr)
         return 2
     try:
+        worker.guard()
         worker.hello()
         body(worker)
         worker.last_words(worker.done())

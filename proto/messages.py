@@ -62,7 +62,8 @@ class DataSpec(Message):
     `classes` is 0 where targets are no class numbers; `target_shape` and `target_dtype` are those of one. `beside` has
     dtype and shape, of one instance, of what else travels with a batch ("mask" and "lengths" where instances differ in
     length, what a split's `collate` adds). `vocabulary`: number of token ids, 0 where that is not known. `mean` and
-    `std` (per channel, empty for none) normalise uint8 inputs after division by 255.
+    `std` (per channel, empty for none) normalise uint8 inputs after division by 255. `structure` is what the arrays of
+    a batch are put together to (`proto.structure`, JSON; empty: a pair).
 
     `stream`: the training split is a stream, of which `train_size` instances count as one Boss epoch.
     `train_total` is the number of instances the run will train, `max_batch` the size of the largest batch.
@@ -89,6 +90,7 @@ class DataSpec(Message):
     target_dtype: Text = "int64"
     beside: dict[Text, tuple[Text, tuple[Count, ...]]] = {}
     vocabulary: Count = 0
+    structure: Text = ""
     stream: bool = False
     assistant: Assistant = "above"
 

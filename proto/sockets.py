@@ -52,6 +52,17 @@ def sweep() -> None:
             os.close(fifo)
 
 
+def hold(folder: Path) -> int:
+    """Makes `folder` one that `sweep` leaves alone, and whose FIFO reads EOF, while the descriptor returned is open."""
+    begun = folder / f"{ALIVE}-begun"
+    os.mkfifo(begun, 0o600)
+    # Open for both, so that this does not wait for a reader. Under its name only once it has a writer, or another run
+    # would take us for dead and sweep.
+    descriptor = os.open(begun, os.O_RDWR)
+    begun.rename(folder / ALIVE)
+    return descriptor
+
+
 def has_writer(fifo: int) -> bool:
     """Whether the FIFO open for reading at descriptor `fifo` has a writer: whether its supervisor lives."""
     try:

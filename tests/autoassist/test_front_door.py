@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from autoassist.__main__ import shadowed
 from autoassist.config import load
+from autoassist.shadow import shadowed
 from batcher.config import DATASETS, POLICIES
 from boss.config import MODELS
 from proto.messages import ROLES

@@ -1,0 +1,318 @@
+"""Batcher and Assistant for a training loop in this process, which is the Boss: their start, the stream, their end."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from autoassist.attendant import OUTCOME
+from autoassist.config import Settings, to_toml
+from autoassist.signals import kept_from_children
+from batcher.handed import NAME, descriptors
+from boss.account import Account
+from boss.inlet import Stream
+from boss.outlet import LossOutlet
+from proto import checkpoint
+from proto.carriers import SlotReceiver
+from proto.config import RunInfo
+from proto.errors import ConfigError
+from proto.lifecycle import Stopped, Worker
+from proto.messages import Batch, DataSpec, End, Mark, Part, Ready, Start
+from proto.slots import slot_bytes
+from proto.sockets import make_socket_dir
+
+START_S = 60.0
+"""How long the supervising process may take to open its sockets."""
+LAST_REPORTS_S = 2.0
+"""How long the end may wait while no report leaves."""
+END_S = 20.0
+"""How long the supervising process may take to end; it gives its workers less."""
+LAST_OF_LOG, LAST_OF_METRICS = 4000, 65536
+"""Characters of a failed worker's log that are shown, and of the metrics that are looked through."""
+PART_S = 60.0
+"""How long the Assistant may take to write its part of a state."""
+
+
+class Guest(Worker):
+    """The Boss's line to its supervisor in a process that is the user's: takes no signal, starts no thread."""
+
+    def __init__(self, run_dir: Path, attendant: "subprocess.Popen[bytes]") -> None:
+        super().__init__("boss", run_dir)
+        self._attendant = attendant
+
+    def supervised(self) -> bool:
+        return self._attendant.poll() is None
+
+    def close(self) -> None:
+        for port in self._ports:
+            port.socket.linger = 0  # nobody is left to read
+        super().close()
+
+
+class Service:
+    """One life of Batcher and Assistant, from the first batch asked for to the end of the budget or of the loop."""
+
+    def __init__(self, settings: Settings, run_dir: Path | None, state: Mapping[str, Any] | None) -> None:
+        """Starts them and waits until the stream is open. `state` is what `state` of another one returned.
+
+        Raises ConfigError for what the user can mend and RuntimeError for anything else.
+        """
+        self._owner = os.getpid()
+        self._worker: Guest | None = None
+        self._begun = False
+        self.settings, self.outcome, self._last = settings, dict[str, Any](), dict[str, Any]()
+        self.account = Account()
+        self._final: dict[str, Any] | None = None
+        """What `state` is once the budget is used up."""
+        self._temporary = run_dir is None
+        self.run_dir = run_dir or make_socket_dir()
+        self._attendant: subprocess.Popen[bytes] | None = None
+        try:
+            self._prepare(state or {})
+            self._attendant = self._attend()
+            self._worker = worker = self._connect(self._attendant)
+            worker.hello()
+            self.spec = worker.expect(DataSpec)
+            self._open(worker, state or {})
+        except Stopped:
+            raise self._failure() from None
+        except BaseException:
+            self.close()
+            raise
+
+    # -- start
+
+    def _prepare(self, state: Mapping[str, Any]) -> None:
+        """The run directory as the supervisor wants it, with the state to go on from as its checkpoint."""
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        (self.run_dir / "config.toml").write_text(to_toml(self.settings))
+        if not state:
+            return
+        self.account = Account(**state["account"])
+        name = checkpoint.name_of(self.account.batches)
+        folder = checkpoint.partial(self.run_dir, name)
+        folder.mkdir(parents=True)
+        for file, content in state["assistant"].items():
+            (folder / file).write_bytes(content)
+        manifest = {"files": {}, "t": 0.0, "cpu_s": {}, "trained": self.account.trained, "evaluated": 0}
+        checkpoint.complete(self.run_dir, name, manifest)
+        (self.run_dir / "metrics.jsonl").touch()
+
+    def _attend(self) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "autoassist.attendant", "--run-dir", str(self.run_dir)]
+        command += ["--owner", str(os.getpid()), *(["--temporary"] if self._temporary else [])]
+        with kept_from_children():
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=descriptors(self.settings.data),
+                env={**os.environ, "PYTHONSAFEPATH": "1"},
+            )
+
+    def _connect(self, attendant: "subprocess.Popen[bytes]") -> Guest:
+        deadline = time.monotonic() + START_S
+        while attendant.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(ConfigError):  # not there yet, or not whole
+                RunInfo.load(self.run_dir)
+                return Guest(self.run_dir, attendant)
+            time.sleep(0.005)
+        raise self._failure()
+
+    def _open(self, worker: Guest, state: Mapping[str, Any]) -> None:
+        boss, spec = self.settings.boss, self.spec
+        self.outlet = LossOutlet(
+            worker.sender(worker.port("losses")), boss.loss_queue, prompt=self.settings.run.deterministic
+        )
+        if state:
+            self.outlet.made, self.outlet.dropped = state["reports"]["made"], state["reports"]["dropped"]
+        batches = worker.port("batches")
+        self.carrier = SlotReceiver(batches, boss.slots, slot_bytes(spec))
+        worker.owns(self.carrier)
+        self.stream = Stream(
+            worker, batches, self.carrier, boss.slots, eval_every=0.0, step=lambda: self.account.batches
+        )
+        self._metrics = worker.metrics = lambda: {
+            "step": self.account.batches,
+            "trained": self.account.trained,
+            **self.account.metrics(),
+            "transport": self.carrier.name,
+            "waited_s": self.stream.waited_s,
+            "loss": self.outlet.recent_loss,
+            "reports_made": self.outlet.made,
+            "reports_dropped": self.outlet.dropped,
+        }
+        worker.tell(Ready())
+        worker.expect(Start)
+        self.stream.open(self.account)
+        self._begun = True
+        self._batches: Iterator[Batch] = iter(self.stream)
+
+    # -- the stream
+
+    @property
+    def running(self) -> bool:
+        return self._worker is not None
+
+    def next(self) -> Batch | None:
+        """The next batch, accounted for; None once the budget is used up, and everything has ended then.
+
+        Raises RuntimeError when something failed.
+        """
+        if self._worker is None:
+            raise RuntimeError(f"this loader has failed: {self.outcome.get('reason', 'see above')}")
+        self.outlet.flush()
+        try:
+            batch = next(self._batches, None)
+        except BaseException:
+            # An interrupt ends a generator; the stream goes on with another one.
+            self._batches = iter(self.stream)
+            raise
+        if batch is not None:
+            self.account.add(batch)
+            return batch
+        if not self.stream.complete:
+            raise self._failure()
+        self._finish()
+        return None
+
+    def release(self, batch: Batch) -> None:
+        """The arrays of `batch` are not read any more."""
+        self.stream.release(batch)
+
+    def state(self) -> dict[str, Any]:
+        """All that another service needs to go on from here. Waits until the Assistant has seen the reports so far.
+
+        Raises RuntimeError when it does not write its part.
+        """
+        if self._worker is None:
+            if self._final is None:
+                raise RuntimeError("the Assistant had not written its part of the state when everything ended")
+            return self._final
+        name = f"{checkpoint.name_of(self.account.batches)}-{self.outlet.made}"
+        folder = checkpoint.folder_of(self.run_dir) / name
+        if not folder.exists():
+            self._checkpoint(self._worker, name, folder)
+        files = {path.name: path.read_bytes() for path in folder.glob("assistant.*")}
+        reports = {"made": self.outlet.made, "dropped": self.outlet.dropped}
+        return {"account": self.account.plain(), "reports": reports, "assistant": files}
+
+    def _checkpoint(self, worker: Guest, name: str, folder: Path) -> None:
+        self.outlet.flush(wait=True)
+        worker.tell(Part(name=name, files={}, plain={"trained": self.account.trained, "evaluated": 0}))
+        self.outlet.mark(Mark(name=name, batches=self.account.batches))
+        deadline = time.monotonic() + PART_S
+        while not (folder / checkpoint.MANIFEST).exists():
+            self.outlet.flush()
+            worker.wait([], 5)
+            worker.beat()
+            if worker.stopping:
+                raise self._failure()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the Assistant did not write its part of the state within {PART_S:g} s")
+
+    def stats(self) -> dict[str, Any]:
+        """As `Loader.stats`."""
+        mine = dict(self._metrics() if self._worker is not None else self._last)
+        others = self.outcome.get("workers") or _newest_beats(self.run_dir / "metrics.jsonl")
+        for role in ("batcher", "assistant"):
+            mine |= {f"{role}_{key}": value for key, value in others.get(role, {}).items()}
+        return mine
+
+    # -- the end
+
+    def _finish(self) -> None:
+        """The budget is used up: the last reports arrive, then everything ends."""
+        deadline = time.monotonic() + LAST_REPORTS_S
+        sent = self.outlet.sent
+        while not self.outlet.flush(wait=True) and time.monotonic() < deadline:
+            if self.outlet.sent > sent:  # the Assistant is slow, not away
+                sent, deadline = self.outlet.sent, time.monotonic() + LAST_REPORTS_S
+            time.sleep(0.005)
+        with contextlib.suppress(RuntimeError):  # what was trained is trained
+            self._final = self.state()
+        self.close()
+
+    def close(self) -> None:
+        """Ends everything and waits for it; whatever comes after the first call does nothing."""
+        if os.getpid() != self._owner:
+            return  # a child that was forked from ours has its copy of this object, and none of what it stands for
+        worker, self._worker = self._worker, None
+        attendant, self._attendant = self._attendant, None
+        if worker is not None:
+            self._last = worker.metrics()
+            if self._begun:
+                self.outlet.mark(End(seq=self.account.seq, incarnation=worker.incarnation))
+            worker.last_words(worker.done())
+        if attendant is not None:
+            if worker is None:
+                attendant.send_signal(signal.SIGTERM)
+            try:
+                attendant.wait(END_S)
+            except subprocess.TimeoutExpired:
+                attendant.kill()  # the workers notice
+                attendant.wait()
+        if worker is not None:
+            worker.close()  # not before: the Assistant may still read
+        if attendant is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self.outcome = json.loads((self.run_dir / OUTCOME).read_text())
+        if self._temporary:
+            shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    def _failure(self) -> Exception:
+        """What ended the run before its time; ends everything."""
+        kept, self._temporary = self._temporary, False
+        self.close()
+        code, reason = self.outcome.get("exit_code", 1), self.outcome.get("reason", "")
+        log = self.run_dir / "logs" / f"{self.outcome.get('failed')}.log"
+        said = log.read_text()[-LAST_OF_LOG:] if log.is_file() else ""
+        if kept:
+            shutil.rmtree(self.run_dir, ignore_errors=True)
+        if code == 2:
+            return ConfigError.told(reason.replace(f"data.name = {NAME!r}", "train_set"))
+        text = f"{reason or 'the supervising process died'}; `load_state_dict` of your last state goes on from there"
+        return RuntimeError(f"{text}\nThe end of {log.name}:\n{said}" if said else text)
+
+
+class Held:
+    """What a loader must give back, apart from the loader, so that it can be given back when that is collected."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self.descriptor, self._owner = descriptor, os.getpid()
+        self.service: Service | None = None
+
+    def end(self) -> None:
+        """Ends the service, if there is one."""
+        if self.service is not None:
+            self.service.close()
+            self.service = None
+
+    def close(self) -> None:
+        if os.getpid() == self._owner:  # a child that was forked has a copy of this, and must leave it alone
+            if self.service is not None:
+                self.service.close()
+            if self.descriptor is not None:
+                os.close(self.descriptor)
+
+
+def _newest_beats(path: Path) -> dict[str, dict[str, Any]]:
+    """What each worker last said of itself, from the end of metrics.jsonl."""
+    found: dict[str, dict[str, Any]] = {}
+    if path.is_file():
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - LAST_OF_METRICS, 0))
+            lines = file.read().decode(errors="replace").splitlines()
+        for line in lines:
+            with contextlib.suppress(ValueError):  # the first may be cut
+                values = json.loads(line)
+                if values.pop("event") == "beat":
+                    found[values.pop("role")] = values
+    return found
