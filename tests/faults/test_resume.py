@@ -197,7 +197,9 @@ def test_a_complete_run_is_not_trained_again(whole):
     assert "this run is complete" in found.stderr
 
 
-@pytest.mark.parametrize("words", [(), ("run.deterministic=true", "boss.accumulate=3")])
+@pytest.mark.parametrize(
+    "words", [(), pytest.param(("run.deterministic=true", "boss.accumulate=3"), marks=pytest.mark.slow)]
+)
 def test_stopped_by_sigterm_it_writes_a_checkpoint_and_goes_on(start_run, words):
     run = start_run("run.budget=30", "boss.model=mlp", "boss.threads=1", "boss.checkpoint_every=1000", *words)
     run.training(0.3)
