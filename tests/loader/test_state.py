@@ -13,7 +13,6 @@ HOW = {
     "batch_size": 15,
     "budget": 3,
     "gamma": 0.05,
-    "policy": "autoassist",
     "deterministic": True,
     "config": {"run.lag": 2},
 }
