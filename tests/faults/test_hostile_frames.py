@@ -82,12 +82,13 @@ def mutated(draw):
     return frames
 
 
+PECULIAR = [*FOREIGN, [DEEP], [header(p=PROTOCOL + 1), *PARTS], [b""] * 500, [header(t="no such"), *PARTS]]
 BROKEN = (
     st.lists(st.binary(max_size=60), min_size=1, max_size=5)
     | mutated()
     | ARRAYS.map(lambda described: [header(a=described), *PARTS])
     | st.builds(lambda fields: [header(f=fields), *PARTS], st.dictionaries(NAMES, JUNK, max_size=3))
-    | st.sampled_from([*FOREIGN, [DEEP], [header(p=PROTOCOL + 1), *PARTS], [b""] * 500, [header(t="no such"), *PARTS]])
+    | st.sampled_from(PECULIAR)
 )
 WHATEVER = BROKEN | st.sampled_from(VALID)
 
@@ -142,7 +143,7 @@ def test_no_frame_reaches_a_loop_as_an_exception_and_nothing_grows(make, request
             list(circle.receiver.receive(circle.stream._expected))
         circle.machine = Machine("digest", RunConfig(), 0.0)  # no run goes on after what was forged here
 
-    strike(itertools.product(ENDS, VALID))
+    strike(itertools.product(ENDS, [*VALID, *PECULIAR]))
     assert refused(circle)["stale"] >= 4, "Open and Credit of another incarnation, Batch and Filled out of order"
 
     @settings(max_examples=max(frames // AT_ONCE // 2, 1), deadline=None, database=None, derandomize=True,

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 import shutil
 import signal
 import statistics
@@ -222,7 +223,7 @@ def test_stopped_by_sigterm_it_writes_a_checkpoint_and_goes_on(start_run, words)
 
 def test_a_full_disk_leaves_the_run_training_with_a_warning(start_run):
     # Weights alone fit into the limit (in KiB) on the size of a file, weights with the optimizer's state do not.
-    limited = ("bash", "-c", f'ulimit -f 500; exec {sys.executable} -m autoassist launch "$@"', "bash")
+    limited = ("bash", "-c", f'ulimit -f 500; exec {shlex.quote(sys.executable)} -m autoassist launch "$@"', "bash")
     run = start_run("run.budget=2", "boss.model=mlp", "boss.threads=1", command=limited)
     assert run.wait() == 0, run.stdout
     assert "not written" in run.stdout

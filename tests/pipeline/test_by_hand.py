@@ -44,7 +44,7 @@ def test_the_run_goes_on_once_the_command_is_started(start_run, in_a_terminal):
     printed(run, "assistant")
     run.until(lambda: set(run.workers()) == {"batcher"}, "the one worker that launch starts itself")
     boss = in_a_terminal(command, run.tmpdir)
-    assistant = in_a_terminal(f"{sys.executable} -m autoassist assistant --run-dir runs/r", run.tmpdir)
+    assistant = in_a_terminal(f"{shlex.quote(sys.executable)} -m autoassist assistant --run-dir runs/r", run.tmpdir)
     assert run.wait() == 0
     assert (boss.wait(10), assistant.wait(10)) == (0, 0)
     summary = run.summary()
