@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from assistant.judge import Judge
-from assistant.model import Lesson
+from assistant.model import Lesson, aligned
 from proto import scorer
 from proto.messages import Value
 from proto.types import Array, Float32s, Int64s
@@ -22,7 +22,7 @@ class Above:
 
     def __init__(self, feature_dim: int, classes: int, lr: float, window: int) -> None:
         arrays = scorer.initial("above", feature_dim, classes)
-        self._parameters = {name: torch.nn.Parameter(torch.from_numpy(array)) for name, array in arrays.items()}
+        self._parameters = {name: torch.nn.Parameter(aligned(array)) for name, array in arrays.items()}
         self._optimizer = torch.optim.SGD(self._parameters.values(), lr=lr)
         self._judge = Judge(window)
 
@@ -40,7 +40,7 @@ class Above:
         u = self._parameters["u"]
         known = torch.from_numpy((y >= 0) & (y < len(u)))
         term = torch.where(known, u[torch.where(known, torch.from_numpy(y.copy()), 0)], 0.0)
-        return torch.from_numpy(x.copy()) @ self._parameters["w"] + term + self._parameters["b"]
+        return aligned(x) @ self._parameters["w"] + term + self._parameters["b"]
 
     def arrays(self) -> dict[str, Array]:
         return {name: parameter.detach().numpy().copy() for name, parameter in self._parameters.items()}

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from assistant.judge import Judge
-from assistant.model import Lesson
+from assistant.model import Lesson, aligned
 from assistant.sample import Sample
 from proto import scorer
 from proto.messages import Value
@@ -47,7 +47,7 @@ class Forecaster:
         arrays = scorer.initial("loss", feature_dim, classes)
         self._fixed = {name: arrays[name] for name in FIXED}
         self._parameters = {
-            name: torch.nn.Parameter(torch.from_numpy(array)) for name, array in arrays.items() if name not in FIXED
+            name: torch.nn.Parameter(aligned(array)) for name, array in arrays.items() if name not in FIXED
         }
         self._optimizer = torch.optim.Adam(self._parameters.values(), lr=LR * lr)
         self._optimizer_steps = 0
@@ -121,10 +121,10 @@ class Forecaster:
     def output(self, features: Float32s, labels: Int64s, history: Float32s) -> torch.Tensor:
         """As `scorer.forecast` before it leaves log space, [n]; a test holds both together."""
         of = self._parameters
-        x = torch.from_numpy((features - self._fixed["shift"]) * self._fixed["scale"])
+        x = aligned((features - self._fixed["shift"]) * self._fixed["scale"])
         known = torch.from_numpy((labels >= 0) & (labels < len(of["y"])))
         rows = of["y"][torch.where(known, torch.from_numpy(labels.copy()), 0)]
-        first = x @ of["x"] + torch.from_numpy(history) @ of["z"] + torch.where(known[:, None], rows, 0.0) + of["b1"]
+        first = x @ of["x"] + aligned(history) @ of["z"] + torch.where(known[:, None], rows, 0.0) + of["b1"]
         second = torch.relu(torch.relu(first) @ of["w2"] + of["b2"])
         return second @ of["w3"] + of["b3"]
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
+
 from proto.messages import Value
 from proto.types import Array, Float32s, Int64s
 
@@ -23,6 +25,14 @@ class Lesson:
     records: Mapping[str, Array]
     step: int
     mean_loss: float
+
+
+def aligned(array: Array) -> torch.Tensor:
+    """A copy of `array` in memory that torch has allocated.
+
+    The last bits of a product can depend on where in memory its factors begin, and arrays of numpy begin anywhere.
+    """
+    return torch.from_numpy(array).clone()
 
 
 class Model(Protocol):
