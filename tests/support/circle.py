@@ -1,6 +1,7 @@
 """Batcher, Boss and Assistant in one process, with the real sockets between them, and a supervisor that listens."""
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,9 @@ class Circle:
                 self.reports.report(batch, step + 1, torch.from_numpy((batch.ids % 7 / (1 + step)).astype(np.float32)))
             self.stream.release(batch)
             between()
-        while not self.reports.flush():
+        deadline = time.monotonic() + 10
+        while not self.reports.flush() or self.learner.version < self.account.batches:
+            assert time.monotonic() < deadline, "the last reports have not arrived"
             self.turn()
 
     def close(self) -> None:
