@@ -174,6 +174,7 @@ def undisturbed():
         circle.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_trained_is_the_same_under_attack(make, undisturbed, seed):
     circle, rng = make(2), np.random.default_rng(seed)
