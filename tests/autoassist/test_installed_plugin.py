@@ -27,6 +27,8 @@ packages = ["pretty_spirals"]
 MODULE = """
 import numpy as np
 
+pytestmark = pytest.mark.slow
+
 class Spirals:
     class_names = ["left", "right"]
 

@@ -73,6 +73,7 @@ def test_without_proc_a_run_goes_on_with_one_warning(start_run, tmp_path, room, 
     assert shared_memory() == before
 
 
+@pytest.mark.slow
 def test_whichever_process_is_killed_nothing_is_left_and_the_next_run_works(start_run):
     before = shared_memory()
     path = os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])
