@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROJECT = """
 [build-system]
 requires = ["hatchling"]
@@ -26,8 +28,6 @@ packages = ["pretty_spirals"]
 """
 MODULE = """
 import numpy as np
-
-pytestmark = pytest.mark.slow
 
 class Spirals:
     class_names = ["left", "right"]
