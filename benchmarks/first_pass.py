@@ -12,7 +12,8 @@ import argparse
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.paired import interval, run
+from autoassist.compare.verdict import mean
+from benchmarks.paired import run
 from benchmarks.report import finish
 
 
@@ -28,7 +29,7 @@ def main() -> None:
         data["mnist"] = ["data.name=mnist", f"data.root={args.mnist}", "boss.lr=0.2"]
     if args.cifar10:
         data["cifar10"] = ["data.name=cifar10", f"data.root={args.cifar10}", "boss.lr=0.1"]
-    figures: dict[str, float | list[float]] = {}
+    figures: dict[str, float | list[float | None] | None] = {}
     table = Table("data set", "seed", "uniform", "assist", "kept fraction", title="test loss")
     for name, words in data.items():
         gains = []
@@ -40,8 +41,8 @@ def main() -> None:
             gains.append(losses["uniform"] - losses["assist"])
             kept = f"{summary['kept_fraction']:.3f}"
             table.add_row(name, str(seed), *(f"{loss:.4f}" for loss in losses.values()), kept)
-        mean, low, high = interval(gains)
-        figures |= {f"{name}_test_loss_gain": mean, f"{name}_interval": [low, high]}
+        gain = mean(gains)
+        figures |= {f"{name}_test_loss_gain": gain.value, f"{name}_interval": [gain.low, gain.high]}
     Console().print(table)
     finish(**figures, seeds=list(range(args.seeds)))
 

@@ -18,8 +18,7 @@ MNIST and CIFAR-10 lie in their folders as torchvision puts them there, unpacked
 import argparse
 import io
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorData
 
 from batcher.datasets.idx import mnist
 from batcher.plugin import Data
-from benchmarks.report import finish, median_interval
+from benchmarks.report import alternate, finish, median_interval
 from benchmarks.service import Service
 from proto import scorer
 from proto.ledger import Ledger
@@ -41,6 +40,8 @@ BATCH = 256
 JPEGS = 10_000
 ENDLESS = "run.budget=1000000"
 SEED = 0
+READY = 8
+"""Batches that may be ready before an arm is measured."""
 
 
 def read(array: Any) -> int:
@@ -159,29 +160,6 @@ def by_batch(dataset: Any) -> DataLoader[Any]:
     return DataLoader(dataset, sampler=sampler, batch_size=None)
 
 
-def rate(arm: Callable[[], int], seconds: float) -> float:
-    """Instances per second, once what was ready before has been used up."""
-    for _ in range(8):
-        arm()
-    done, began = 0, time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        done += arm()
-    return done / (time.perf_counter() - began)
-
-
-def alternate(arms: dict[str, Any], pairs: int, seconds: float) -> dict[str, list[float]]:
-    """Instances per second of every arm in `pairs` rounds; closes them."""
-    try:
-        found: dict[str, list[float]] = {name: [] for name in arms}
-        for _ in range(pairs):
-            for name, arm in arms.items():
-                found[name].append(rate(arm, seconds))
-        return found
-    finally:
-        for arm in arms.values():
-            arm.close()
-
-
 def paper(folder: str) -> Served:
     """The paper's policy in its second pass, with an Assistant that is of some use."""
     arm = Served("data.name=mnist", f"data.root={folder}", "policy.name=autoassist", candidates=True, passes=1)
@@ -235,18 +213,18 @@ def measure(mnist_folder: str, cifar10: str, pairs: int, seconds: float) -> dict
     uniform = "data.name=mnist", f"data.root={mnist_folder}", "policy.name=uniform"
     arms: dict[str, Any] = {"tensor_dataset": Loaded(by_batch(arrays)), "uniform": Served(*uniform)}
     arms |= {"paper": paper(mnist_folder)}
-    found = alternate(arms, pairs, seconds)
+    found = alternate(arms, pairs, seconds, READY)
     items = MNIST(mnist_folder, transform=ToTensor())
     arms = {f"mnist_{workers}_workers": Loaded(loader(items, workers)) for workers in (0, 1, 2)}
     found |= {f"{name}_again" if name == "uniform" else name: values for name, values in
-              alternate({**arms, "uniform": Served(*uniform)}, pairs, seconds).items()}  # fmt: skip
-    found |= alternate(loops(mnist_folder), pairs, seconds)
+              alternate({**arms, "uniform": Served(*uniform)}, pairs, seconds, READY).items()}  # fmt: skip
+    found |= alternate(loops(mnist_folder), pairs, seconds, READY)
     with tempfile.TemporaryDirectory() as folder:
         encode(Path(folder), cifar10)
         found["decodes"] = [float(decodes_of_a_pass(Path(folder), share)) for share in (1.0, 0.3)]
         words = "data.name=benchmarks.loader:jpegs", f'data.args.folder="{folder}"', "policy.name=uniform"
         arms = {"jpeg_loader": Loaded(loader(Jpegs(folder), 2)), "jpeg": Served(*words, "batcher.workers=2")}
-        found |= alternate(arms, pairs, 2 * seconds)
+        found |= alternate(arms, pairs, 2 * seconds, READY)
     return found
 
 

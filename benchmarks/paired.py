@@ -1,16 +1,13 @@
-"""Serial runs of one configuration under several policies, on the same seeds, and what their differences come to."""
+"""Serial runs of one configuration under several policies, on the same seeds."""
 
 import csv
 import json
-import statistics
 import tempfile
-from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from scipy.stats import t
 
 from autoassist.config import load
 from autoassist.launch import launch
@@ -33,12 +30,3 @@ def run(seed: int, *words: str) -> tuple[dict[str, Any], list[dict[str, str]]]:
         made = Path(folder) / "run"
         with (made / "suspects.csv").open(newline="") as file:
             return json.loads((made / "summary.json").read_text()), list(csv.DictReader(file))
-
-
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean of paired differences and its 90 % interval by Student's t; with one value there is none (NaN)."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return mean, float("nan"), float("nan")
-    half = float(t.ppf(0.95, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
-    return mean, mean - half, mean + half

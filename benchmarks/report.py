@@ -5,9 +5,10 @@ import math
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -27,6 +28,37 @@ def median_interval(values: Sequence[float], confidence: float = 0.9) -> tuple[f
         cut += 1
     cut = max(cut - 1, 0)
     return statistics.median(ordered), ordered[cut], ordered[n - 1 - cut]
+
+
+class Arm(Protocol):
+    """What is measured: each call does some of it and says how much that was."""
+
+    def __call__(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def alternate(arms: Mapping[str, Arm], pairs: int, seconds: float, ready: int) -> dict[str, list[float]]:
+    """How much of each arm is done a second, in `pairs` rounds; closes them. `ready`: calls that use up what was
+    prepared before."""
+    try:
+        found: dict[str, list[float]] = {name: [] for name in arms}
+        for _ in range(pairs):
+            for name, arm in arms.items():
+                found[name].append(_rate(arm, seconds, ready))
+        return found
+    finally:
+        for arm in arms.values():
+            arm.close()
+
+
+def _rate(arm: Callable[[], int], seconds: float, ready: int) -> float:
+    for _ in range(ready):
+        arm()
+    done, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        done += arm()
+    return done / (time.perf_counter() - began)
 
 
 def machine() -> dict[str, Any]:

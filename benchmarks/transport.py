@@ -16,8 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from rich.table import Table
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from batcher.datasets.arrays import ArraySplit
-from benchmarks.report import finish, median_interval
+from benchmarks.report import alternate, finish, median_interval
 from proto.carriers import SlotReceiver, SlotSender
 from proto.codec import Codec
 from proto.messages import Batch, Credit, Open
@@ -229,31 +228,14 @@ class Memcpy:
         pass
 
 
-def rate(arm: Callable[[], int], seconds: float) -> float:
-    """GB/s of `arm`, once what was ready before has been used up."""
-    for _ in range(2 * SLOTS):
-        arm()
-    done, began = 0, time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        done += arm()
-    return done / (time.perf_counter() - began) / 1e9
-
-
 def measure(row_bytes: int, pairs: int, seconds: float) -> dict[str, list[float]]:
     """GB/s of every arm, in `pairs` alternating rounds."""
     split = source(row_bytes)
     arms: dict[str, Any] = {name: Loader(split, form) for name, form in FORMS.items()}
     arms |= {"memcpy": Memcpy(split)}
     arms |= {name: Service(name, row_bytes) for name in ("slots", "frames")}
-    try:
-        found: dict[str, list[float]] = {name: [] for name in arms}
-        for _ in range(pairs):
-            for name, arm in arms.items():
-                found[name].append(rate(arm, seconds))
-        return found
-    finally:
-        for arm in arms.values():
-            arm.close()
+    found = alternate(arms, pairs, seconds, 2 * SLOTS)
+    return {name: [rate / 1e9 for rate in rates] for name, rates in found.items()}
 
 
 def main() -> None:

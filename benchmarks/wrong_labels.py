@@ -13,10 +13,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from autoassist.compare.verdict import mean
 from batcher.datasets.arrays import ArraySplit
 from batcher.datasets.idx import mnist
 from batcher.plugin import Data
-from benchmarks.paired import interval, run
+from benchmarks.paired import run
 from benchmarks.report import finish
 from proto.types import Bools, Int64s
 
@@ -71,10 +72,10 @@ def main() -> None:
         counts = (str(count) for count in (len(suspects), len(listed), wrong))
         table.add_row(str(seed), *(f"{value:.4f}" for value in accuracies.values()), kept, *counts)
     Console().print(table)
-    mean, low, high = interval(points)
+    gain = mean(points)
     finish(
-        accuracy_gain_points=mean,
-        interval_points=[low, high],
+        accuracy_gain_points=gain.value,
+        interval_points=[gain.low, gain.high],
         truly_wrong_share=min(shares),
         budget_boss_epochs=args.budget,
         seeds=list(range(args.seeds)),

@@ -408,6 +408,15 @@ def small_shm(monkeypatch):
     monkeypatch.setattr(os, "posix_fallocate", limited)
 
 
+def ten_batches_arrive_whole(sender, receiver):
+    for seq in range(10):
+        crc = fill(sender, seq % 2, seq)
+        (batch,) = taken(receiver)
+        assert checksum(batch) == crc
+        receiver.release(batch)
+        credits(sender)
+
+
 def warnings_of(caplog):
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -415,12 +424,7 @@ def warnings_of(caplog):
 def test_where_proc_refuses_a_file_serves_with_one_warning(make_ends, refused_proc, caplog):
     sender, receiver = make_ends()
     assert receiver.name == "file"
-    for seq in range(10):
-        crc = fill(sender, seq % 2, seq)
-        (batch,) = taken(receiver)
-        assert checksum(batch) == crc
-        receiver.release(batch)
-        credits(sender)
+    ten_batches_arrive_whole(sender, receiver)
     (said,) = warnings_of(caplog)
     assert "Permission denied" in said
     assert "/proc" in said
@@ -435,12 +439,7 @@ def test_where_dev_shm_has_no_room_either_frames_serve_with_one_warning(make_end
     small_shm(monkeypatch)
     sender, receiver = make_ends()
     assert receiver.name == "frames"
-    for seq in range(10):
-        crc = fill(sender, seq % 2, seq)
-        (batch,) = taken(receiver)
-        assert checksum(batch) == crc
-        receiver.release(batch)
-        credits(sender)
+    ten_batches_arrive_whole(sender, receiver)
     (said,) = warnings_of(caplog)
     assert "Permission denied" in said
     assert "No space left" in said
