@@ -7,6 +7,7 @@ There are two Assistants, and a policy declares which one it wants:
 - "loss": a network with two hidden layers over features, class and history, that predicts the loss an instance has now.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,6 +23,9 @@ HISTORY = 6
 """Values that stand for an instance's record in the ledger."""
 SOFTENED = 0.05
 """What the output stands for is log(r + 0.05), r the loss in units of the mean: far below the mean all are alike."""
+CAP = 5.0
+"""Largest output: losses above exp(5) times the mean are all alike."""
+HIGHEST = math.exp(CAP)
 BLOCK = 1024
 """Rows of one product."""
 FINEST = 2.0**-17
@@ -111,15 +115,15 @@ def history(records: Mapping[str, Array], step: int, mean_loss: float) -> Float3
 
 
 def target(losses: Float32s, mean_loss: float) -> Float32s:
-    """Losses as they are predicted: log(loss / mean + 0.05), float32 [n], at most 5."""
+    """Losses as they are predicted: log(loss / mean + 0.05), float32 [n], at most CAP."""
     with np.errstate(over="ignore", invalid="ignore"):
         logs = np.log(np.maximum(losses, 0) / np.float32(max(mean_loss, 1e-12)) + np.float32(SOFTENED))
-    return np.minimum(logs, np.float32(5)).astype(np.float32)
+    return np.minimum(logs, np.float32(CAP)).astype(np.float32)
 
 
 def relative(targets: Float32s) -> Float32s:
     """The inverse of `target`: losses in units of the mean, at least 0."""
-    return np.maximum(np.exp(np.minimum(targets, np.float32(5))) - np.float32(SOFTENED), 0).astype(np.float32)
+    return np.maximum(np.exp(np.minimum(targets, np.float32(CAP))) - np.float32(SOFTENED), 0).astype(np.float32)
 
 
 def _of_class(table: Array, labels: Int64s) -> Array:

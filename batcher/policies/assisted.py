@@ -6,6 +6,7 @@ import numpy as np
 
 from batcher.policies.candidates import Candidates
 from batcher.policies.rules import check, in_units, inverse, ones, soft
+from proto import scorer
 from proto.ledger import stays_high
 from proto.types import Float32s
 
@@ -68,7 +69,7 @@ class Assist:
         if progress.beyond(self.delta):
             return ones(candidates), ones(candidates)
         predicted = candidates.predicted
-        last = in_units(candidates.last_loss, progress.mean_loss)
+        last = np.minimum(in_units(candidates.last_loss, progress.mean_loss), np.float32(scorer.HIGHEST))
         blended = predicted ** np.float32(1 - self.blend) * last ** np.float32(self.blend)
         relative = np.where(np.isnan(last), predicted, np.where(np.isnan(predicted), last, blended))
         p = soft(relative, self.gamma, self.beta)
