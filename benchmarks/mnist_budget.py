@@ -11,7 +11,7 @@ from benchmarks.comparison import against_more_budget
 
 WORDS = [
     "data.name=mnist", "boss.model=small_cnn", "boss.args.batch_norm=true", "boss.schedule=one_cycle",
-    "batcher.batch_size=64", "run.serial=true",
+    "batcher.batch_size=128", "run.serial=true",
 ]  # fmt: skip
 OPTIONS = {"seeds": 5, "budget": 4.0, "share": 0.55, "rates": "0.05,0.1,0.2", "bar": -0.10}
 
