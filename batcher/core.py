@@ -69,7 +69,7 @@ class BatcherCore:
         self._early: deque[Weights] = deque()
         self._received = self._resumed_after = 0
         self.tape = Tape(data.train, data.epoch_size, name, run.seed) if is_stream(data.train) else None
-        if self.tape is not None and config.workers:
+        if self.tape is not None and config.workers and not self.tape.shards:
             log.warning("the stream of %s is read by the Batcher itself; batcher.workers read its other splits", name)
         splits: dict[Kind, Split | None] = {
             "train": self.tape or data.train, "validation": data.validation, "test": data.test
