@@ -222,6 +222,9 @@ class BatcherCore:
         plan = generator.next()
         if plan is None:
             return None
+        if plan.kind == "train" and self.tape is not None:
+            # Here, and not where instances are decoded: a stream that fails is no instance that cannot be used.
+            self.tape.reach(int(plan.ids.max()) + 1)
         if plan.kind == "train":
             self._unheard += 1
             self.batches_without_news += self._unheard > self._slots

@@ -92,10 +92,11 @@ class Readers:
         entries = self._entries[number]
         while not entries:
             self._hear(number, stand)
-        shard, given, place = entries.popleft()
+        shard, given, place = entries[0]
         assert shard == stand.shard, "the order in which shards are read depends on nothing but them"
         if isinstance(given, str):
             raise ValueError(given)
+        entries.popleft()
         return END if given is None else pickle.loads(given), place
 
     def _hear(self, number: int, stand: Stand) -> None:

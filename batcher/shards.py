@@ -227,6 +227,7 @@ class Shard:
             problem = f"state_dict() of {what}, not yet begun, raises {type(error).__name__}: {error}"
             raise ConfigError("data.name", name, problem) from error
         self._notes = self.stateful
+        self._failed = ""
         self._count = self._walk = 0
         self._iterator: Iterator[Any] | None = None
         self._begun = False
@@ -234,15 +235,18 @@ class Shard:
         self.place = Place()
 
     def ask(self) -> Any:
-        """Its next instance; END once when it has ended. Raises ValueError where the stream raises."""
+        """Its next instance; END once when it has ended. Raises ValueError once the stream has raised."""
+        if self._failed:
+            raise ValueError(self._failed)
         seed_all(self._seed, self._number, self._count)
         try:
             if self._iterator is None:
                 self._iterator = self._begin()
             item = next(self._iterator, END)
         except Exception as error:  # whatever the user's stream raises; it cannot be asked for the next one
-            problem = f"{type(error).__name__}: {error}"
-            raise ValueError(f"{self._name}: {self._what} failed at position {self._count}: {problem}") from error
+            where = f"{self._name}: {self._what} failed at position {self._count}"
+            self._failed = f"{where}: {type(error).__name__}: {error}"
+            raise ValueError(self._failed) from error
         self.place = self.place.after(item)
         if item is END:
             self._iterator, self._begun = None, False
