@@ -195,12 +195,12 @@ class StreamStore(FeatureStore):
             self._labels, self._known = np.concatenate([self._labels, labels]), np.concatenate([self._known, known])
 
     def get(self, ids: Int64s) -> tuple[Float32s, Int64s, Bools]:
-        self._look(int(ids.max()) + 1)
+        self._look(int(ids.max(initial=-1)) + 1)
         rows = ids - self._first
         return widened(self._features[rows]), self._labels[rows], self._known[rows]
 
     def labels(self, ids: Int64s) -> Int64s:
-        self._look(int(ids.max()) + 1)
+        self._look(int(ids.max(initial=-1)) + 1)
         return self._labels[ids - self._first]
 
     def visit(self, ids: Int64s, arrays: Any) -> None:

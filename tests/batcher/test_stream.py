@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -328,3 +329,10 @@ def test_the_boss_says_where_it_stands() -> None:
     assert isinstance(message, Open)
     assert message.stream == account.stream != ""
     assert Account(**account.plain()) == account
+
+
+def test_the_suspects_of_a_stream_are_none(tmp_path: Path) -> None:
+    core = begin(make(Numbers()))
+    batches(core)
+    core.write_suspects(tmp_path / "suspects.csv")
+    assert (tmp_path / "suspects.csv").read_text().count("\n") == 1
