@@ -2,7 +2,8 @@
 together, under one budget and one effective batch size.
 
 The table is that of *Accelerating Neural Network Training: A Brief Review* (Nokhwal et al., 2023), section 4: accuracy,
-F1 and time of each of the eight combinations, with the ratio of its time to that of the plain one.
+F1 and time of each of the eight combinations, with the ratio of its time to that of the plain one. Where the labels are
+no class numbers it has the loss in place of accuracy and F1.
 """
 
 import itertools
@@ -19,6 +20,8 @@ from autoassist.sweep import Run, Stopped, Summary, Sweep
 from proto.errors import ConfigError
 
 TECHNIQUES = ("AMP", "GA", "PM")
+SCORES = {"test_accuracy": "accuracy", "test_macro_f1": "macro-F1", "test_loss": "test loss"}
+"""What may be said of the final weights: keys of a summary, and what the table calls them."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ def ablate(settings: Settings, repeats: int, amp: str, k: int, console: Console)
                 results[arm.name].append(sweep.make(Run(f"{arm.name}-{repeat}", one)))
             except Stopped as stopped:
                 return stopped.code
-    table = [_row(name, runs, results["plain"]) for name, runs in results.items()]
+    scores = _scores(results)
+    table = [_row(name, runs, results["plain"], scores) for name, runs in results.items()]
     facts = {
         "data": settings.data.name,
         "model": settings.boss.model,
@@ -87,25 +91,30 @@ def ablate(settings: Settings, repeats: int, amp: str, k: int, console: Console)
         facts,
         [
             Grid(
-                ("techniques", "accuracy", "macro-F1", "time, s", "ratio to plain"),
-                [(row["arm"], *_numbers(row)) for row in table],
+                ("techniques", *(SCORES[score] for score in scores), "time, s", "ratio to plain"),
+                [(row["arm"], *_numbers(row, scores)) for row in table],
             )
         ],
         _notes(str(facts["device"])),
     )
     report.write(folder, "ablate", {"arms": table})
-    plot(table, facts, folder / "ablate.png")
+    plot(table, scores, facts, folder / "ablate.png")
     report.show(console)
     console.print(f"tables and plot: {folder}", highlight=False, soft_wrap=True)
     return 0
 
 
-def _row(name: str, runs: list[dict[str, Any]], plain: list[dict[str, Any]]) -> dict[str, Any]:
+def _scores(results: dict[str, list[Summary]]) -> list[str]:
+    """Those of `SCORES` that every run has: accuracy and F1, else the loss, which data without classes has alone."""
+    measured = [score for score in SCORES if all(run[score] is not None for runs in results.values() for run in runs)]
+    return [score for score in measured if score != "test_loss"] or measured
+
+
+def _row(name: str, runs: list[Summary], plain: list[Summary], scores: list[str]) -> dict[str, Any]:
     seconds = [run["train_s"] for run in runs]
     return {
         "arm": name,
-        "accuracy": statistics.mean(run["test_accuracy"] for run in runs),
-        "f1": statistics.mean(run["test_macro_f1"] for run in runs),
+        **{score.removeprefix("test_"): statistics.mean(run[score] for run in runs) for score in scores},
         "seconds": statistics.median(seconds),
         "ratio_seconds_vs_plain": statistics.median(a / b["train_s"] for a, b in zip(seconds, plain, strict=True)),
         "steps": runs[0]["optimizer_steps"],
@@ -122,21 +131,28 @@ def _notes(device: str) -> list[str]:
     ]
 
 
-def _numbers(row: dict[str, Any]) -> tuple[str, str, str, str]:
-    forms = {"accuracy": ".4f", "f1": ".4f", "seconds": ".2f", "ratio_seconds_vs_plain": ".2f"}
-    accuracy, f1, seconds, ratio = (format(row[key], form) for key, form in forms.items())
-    return accuracy, f1, seconds, ratio
+def _numbers(row: dict[str, Any], scores: list[str]) -> tuple[str, ...]:
+    shown = [_score(row, score) for score in scores]
+    return *shown, f"{row['seconds']:.2f}", f"{row['ratio_seconds_vs_plain']:.2f}"
 
 
-def plot(table: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> None:
-    """Time of each combination as bars, with its accuracy beside it."""
+def _score(row: dict[str, Any], score: str) -> str:
+    return format(row[score.removeprefix("test_")], ".4g" if score == "test_loss" else ".4f")
+
+
+def plot(table: list[dict[str, Any]], scores: list[str], facts: dict[str, Any], path: Path) -> None:
+    """Time of each combination as bars, with the first of the `scores` beside it."""
     names, seconds = [row["arm"] for row in table], [row["seconds"] for row in table]
     title = f"{facts['model']} on {facts['data']}, {facts['budget']:g} Boss epochs, {facts['device']}"
     with picture(path, (8, 4), title) as (axes,):
         bars = axes.barh(names, seconds, color=[GREY if name == "plain" else BLUE for name in names])
-        axes.bar_label(
-            bars, [f"{row['ratio_seconds_vs_plain']:.2f} x, accuracy {row['accuracy']:.4f}" for row in table], padding=4
-        )
+        texts = [
+            ", ".join(
+                [f"{row['ratio_seconds_vs_plain']:.2f} x", *(f"{SCORES[s]} {_score(row, s)}" for s in scores[:1])]
+            )
+            for row in table
+        ]
+        axes.bar_label(bars, texts, padding=4)
         axes.set_xlim(0, max(seconds) * 1.45)
         axes.invert_yaxis()
         axes.set_xlabel("training time, s (evaluations apart)")

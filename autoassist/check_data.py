@@ -40,6 +40,10 @@ def show(found: Findings, console: Console) -> None:
         console.print("[bold green]no mistakes found[/]")
 
 
+def _stream(shards: int) -> str:
+    return "a stream" + (f" of {shards} shard{'s' * (shards > 1)}" if shards else "")
+
+
 def _splits(splits: list[SplitFacts]) -> Table:
     """A column for each split."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -47,7 +51,7 @@ def _splits(splits: list[SplitFacts]) -> Table:
     for facts in splits:
         table.add_column(facts.name, header_style="bold")
     rows: dict[str, Callable[[SplitFacts], str]] = {
-        "instances": lambda f: "a stream" if f.size is None else f"{f.size:,}",
+        "instances": lambda f: _stream(f.shards) if f.size is None else f"{f.size:,}",
         "input": lambda f: f.inputs,
         "label": lambda f: f.labels,
         "features": lambda f: f.features,

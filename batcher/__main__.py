@@ -10,7 +10,9 @@ from batcher.handed import descriptors
 from batcher.inlet import Inlet
 from batcher.outlet import Outlet
 from batcher.plugin import load, no_test
+from batcher.readers import Readers
 from batcher.source import Source
+from batcher.stream import Tape
 from batcher.workers import Pool
 from proto.carriers import SlotSender
 from proto.lifecycle import Worker, run_worker
@@ -26,10 +28,18 @@ def body(worker: Worker) -> None:
     lag = worker.run.lag if worker.run.deterministic else None
 
     def start_workers(sources: Mapping[Kind, Source], rows: int) -> None:
-        if config.workers and any(source.by_item for source in sources.values()):
-            pool = Pool(data, worker.run.seed, sources, rows, config.workers, config.max_tokens)
-            worker.owns(pool)
-            worker.cpu_elsewhere = lambda: pool.cpu_s
+        if not config.workers:
+            return
+        started: list[Pool | Readers] = []
+        if any(source.by_item for source in sources.values()):
+            started.append(Pool(data, worker.run.seed, sources, rows, config.workers, config.max_tokens))
+            worker.owns(started[-1])
+        tape = sources["train"].split
+        if isinstance(tape, Tape) and tape.shards:
+            tape.elsewhere = Readers(data, worker.run.seed, tape.shards, config.workers)
+            started.append(tape.elsewhere)
+            worker.owns(started[-1])
+        worker.cpu_elsewhere = lambda: sum(children.cpu_s for children in started)
 
     core = BatcherCore(worker.run, config, policy, load(data), data.name, lag, start_workers)
     batches = worker.port("batches")

@@ -1,8 +1,9 @@
 """`autoassist check-data`: loads a data set as a run would, and finds what will not work before a run does."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from batcher.decode import kept_random_state
 from batcher.mistakes import Mistake, Seen, all_labels
 from batcher.offers import in_offers, token_ids
 from batcher.plugin import Data, is_stream, load
+from batcher.shards import Shards, shards_of
 from batcher.source import Source
+from batcher.stream import Tape
+from batcher.stream_mistakes import in_processes, in_stream
 from batcher.workers import Pool
 from proto.messages import Kind
 from proto.types import Array, Int64s
@@ -28,7 +32,8 @@ IN_A_WORKER = 16
 @dataclass
 class SplitFacts:
     """What a split is like. `counts` int64 [C] are instances by class, of all or of those looked at (`counted`);
-    `features` says how the Assistant gets them."""
+    `features` says how the Assistant gets them. `size` None: a stream, of so many `shards` (0: it does not
+    shard itself)."""
 
     name: Kind
     size: int | None
@@ -41,6 +46,7 @@ class SplitFacts:
     example: str = ""
     instances_per_s: float | None = None
     megabytes_per_s: float | None = None
+    shards: int = 0
 
 
 @dataclass
@@ -68,17 +74,19 @@ def check(config: DataConfig, batch_size: int, seed: int) -> Findings:
         config.name, origin, tuple(data.class_names), tuple(data.mean), tuple(data.std), time.perf_counter() - began
     )
     splits: dict[Kind, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
+    if is_stream(data.train):
+        Shards(data.train, config.name, seed)
     with kept_random_state():
         for name, split in splits.items():
             if split is not None:
-                _look(found, name, split, len(data.class_names), seed, lambda: load(config).train)
+                _look(found, config, name, split, len(data.class_names), seed)
         _compare(found, data)
         if not found.mistakes:
             _draw(found, config, data, batch_size, seed)
     return found
 
 
-def _look(found: Findings, name: Kind, split: Any, classes: int, seed: int, anew: Callable[[], Any]) -> None:
+def _look(found: Findings, config: DataConfig, name: Kind, split: Any, classes: int, seed: int) -> None:
     collates = hasattr(split, "collate")
     seen, problems = ([], []) if collates else finding.read(name, split, seed)
     if seen:
@@ -86,7 +94,9 @@ def _look(found: Findings, name: Kind, split: Any, classes: int, seed: int, anew
         problems += _guarded(name, finding.in_labels(name, split, seen, classes))
         problems += _guarded(name, finding.in_randomness(name, split, seen, seed))
         if not problems and is_stream(split):
-            problems += _guarded(name, finding.in_stream(name, split, anew(), seen, seed))
+            problems += _guarded(name, in_stream(name, split, load(config).train, seen, seed))
+            if not problems and (shards := shards_of(split, name)):
+                problems += in_processes(name, config, seen, shards, seed)
         if not problems:
             problems += in_offers(name, split, seen)
     elif collates and not is_stream(split):
@@ -109,6 +119,7 @@ def _facts(name: Kind, split: Any, seen: Sequence[Seen], sound: bool) -> SplitFa
     offers = tuple(offer for offer in OFFERS if hasattr(split, offer))
     size = None if is_stream(split) else len(split)
     facts = SplitFacts(name, size, _inputs(split, seen, sound), _labels(seen), offers)
+    facts.shards = shards_of(split, name) if size is None else 0
     labels = all_labels(split)
     if not isinstance(labels, np.ndarray):
         labels = np.array([one.label for one in seen if one.label.ndim == 0 and one.label.dtype.kind in "iu"])
@@ -149,7 +160,17 @@ def _compare(found: Findings, data: Data) -> None:
     if data.test is None:
         found.notes.append("there is no test split: nothing is evaluated")
     train = found.splits[0]
-    if not {"labels", "targets"} & set(train.offers) and not data.class_names and train.labels == "class number":
+    if train.shards:
+        many = f"its shards, {train.shards} in all" if train.shards > 1 else "its only shard, in one process"
+        found.notes.append(f"batcher.workers read {many}")
+    elif train.size is None:
+        found.notes.append("the stream does not shard itself: the Batcher alone reads it, whatever batcher.workers is")
+    if (
+        train.size is not None
+        and not {"labels", "targets"} & set(train.offers)
+        and not data.class_names
+        and train.labels == "class number"
+    ):
         found.notes.append("without labels(ids), targets or class_names every item is read to count the classes")
     if train.counts is not None:
         classes = max(len(data.class_names), len(train.counts))
@@ -166,27 +187,41 @@ def _draw(found: Findings, config: DataConfig, data: Data, batch_size: int, seed
     """How fast batches are, and whether a worker process reads the same."""
     sources: dict[Kind, Source] = {}
     for facts in found.splits:
-        if facts.size is not None:
-            try:
-                sources[facts.name] = Source(getattr(data, facts.name), config.name, seed)
-                _time(facts, sources[facts.name], batch_size)
-            except Exception as error:  # what the looks before this one could not tell
-                found.mistakes.append(Mistake(facts.name, f"no batch can be made: {error}", "see docs/plugins.md"))
+        try:
+            if facts.size is None:
+                source = Source(Tape(load(config).train, data.epoch_size, config.name, seed), config.name, seed)
+                source.classes(len(data.class_names))
+            else:
+                source = sources[facts.name] = Source(getattr(data, facts.name), config.name, seed)
+            _time(facts, source, batch_size)
+        except Exception as error:  # what the looks before this one could not tell
+            found.mistakes.append(Mistake(facts.name, f"no batch can be made: {error}", "see docs/plugins.md"))
     by_item = [facts.name for facts in found.splits if not {"fill", "collate"} & set(facts.offers)]
     if not found.mistakes and "train" in sources and by_item:
         found.mistakes += _in_a_worker(by_item, sources, config, seed)
 
 
 def _time(facts: SplitFacts, source: Source, batch_size: int) -> None:
-    rng = np.random.default_rng(0)
-    size = min(batch_size, source.size)
-    source.take(rng.integers(0, source.size, size))
+    ids = _drawn(source, min(batch_size, source.size))
+    source.take(next(ids))
     instances = taken_bytes = 0
     began = time.perf_counter()
     while (spent := time.perf_counter() - began) < DRAW_S:
-        ids, arrays = source.take(rng.integers(0, source.size, size))
-        instances, taken_bytes = instances + len(ids), taken_bytes + sum(array.nbytes for array in arrays.values())
+        good, arrays = source.take(next(ids))
+        instances, taken_bytes = instances + len(good), taken_bytes + sum(array.nbytes for array in arrays.values())
     facts.instances_per_s, facts.megabytes_per_s = instances / spent, taken_bytes / spent / 1e6
+
+
+def _drawn(source: Source, size: int) -> Iterator[Int64s]:
+    """Ids of instances, `size` at a time, in the order that a run may ask for them."""
+    rng = np.random.default_rng(0)
+    for start in count(0, size):
+        if isinstance(source.split, Tape):
+            source.split.forget(start)
+            source.split.reach(start + size)
+            yield np.arange(start, start + size)
+        else:
+            yield rng.integers(0, source.size, size)
 
 
 def _in_a_worker(

@@ -87,7 +87,7 @@ class BatcherConfig(Section):
     which are then put together by length. At least three times the longest instance; 0: off."""
     workers: int = Field(default=0, ge=0, le=256)
     """Processes that decode and transform instances; 0: the Batcher does it. Each loads the data set itself. Data in
-    arrays (a split with `fill`) needs none."""
+    arrays (a split with `fill`) needs none. As many more read the shards of a stream that shards itself."""
     max_bad: int = Field(default=100, ge=0)
     """Instances that may be skipped because decoding them raises or gives values that are not finite; one more ends the
     run."""

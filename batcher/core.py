@@ -16,11 +16,13 @@ from batcher.generator import Generator, Plan, Position
 from batcher.plugin import Data, Split, is_stream
 from batcher.selector import Selector
 from batcher.source import Finish, Source, sources_of
+from batcher.spec import check_splits, spec_of
 from batcher.stream import StreamStore, Tape
 from batcher.suspects import suspects, write
+from batcher.usable import broken
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import Batch, DataSpec, End, Features, Kind, Open, Value, Weights
+from proto.messages import Batch, End, Features, Kind, Open, Value, Weights
 from proto.resolver import build, resolve
 from proto.transport import Layout
 from proto.types import Array, Int64s
@@ -67,7 +69,7 @@ class BatcherCore:
         self._early: deque[Weights] = deque()
         self._received = self._resumed_after = 0
         self.tape = Tape(data.train, data.epoch_size, name, run.seed) if is_stream(data.train) else None
-        if self.tape is not None and config.workers:
+        if self.tape is not None and config.workers and not self.tape.shards:
             log.warning("the stream of %s is read by the Batcher itself; batcher.workers read its other splits", name)
         splits: dict[Kind, Split | None] = {
             "train": self.tape or data.train, "validation": data.validation, "test": data.test
@@ -79,13 +81,7 @@ class BatcherCore:
         self.total = max(1, round(run.budget * size))
         self._cuts = make_cuts(self.sources, config)
         batches, largest = expected(self._cuts["train"], self.total, size)
-        classes = self._check_splits(len(data.class_names))
-        for source in self.sources.values():
-            source.labels_below, source.vocabulary = classes, data.vocabulary
-        channels = self.train.shape[0] if self.train.shape else 1
-        if {len(data.mean), len(data.std)} not in ({0}, {1}, {channels}):
-            found = f"{len(data.mean)} means and {len(data.std)} deviations"
-            raise ConfigError("data.name", name, f"it gives {found} for {channels} channels")
+        classes = check_splits(self.sources, data, name)
         start_workers(self.sources, max(config.batch_size, largest))
         store = (
             FeatureStore(self.train, config.max_features, run.seed)
@@ -94,32 +90,17 @@ class BatcherCore:
         )
         rule = build("policy.args", resolve("policy.name", policy.name, POLICIES), {"gamma": policy.gamma}, policy.args)
         self.store, self.selector = store, Selector(store, rule, classes, policy.max_lag if lag is None else None)
-        self.spec = DataSpec(
-            train_size=size,
-            validation_size=len(data.validation) if data.validation is not None else 0,
-            test_size=len(data.test) if data.test is not None else 0,
+        self.spec = spec_of(
+            self.sources,
+            data,
             classes=classes,
-            class_names=tuple(data.class_names),
-            input_shape=self.train.shape,
-            input_dtype=self.train.dtype.name,
-            mean=tuple(data.mean),
-            std=tuple(data.std),
             feature_dim=store.dim,
             train_total=self.total,
             train_batches=batches,
             max_batch=largest,
             max_tokens=config.max_tokens,
             stream=self.tape is not None,
-            target_shape=self.train.one["targets"][0],
-            target_dtype=self.train.one["targets"][1].name,
-            beside={
-                key: (dtype.name, shape)
-                for key, (shape, dtype) in self.train.one.items()
-                if key not in ("inputs", "targets")
-            },
-            vocabulary=data.vocabulary,
             assistant=self.selector.assistant,
-            structure=data.structure,
         )
         self.skipped: list[int] = []
         """Ids of instances that cannot be used."""
@@ -134,17 +115,6 @@ class BatcherCore:
         everything was kept, because the newest version was more than `policy.max_lag` behind."""
         self._generator: Generator | None = None
         self._ahead: _Begun | None = None
-
-    def _check_splits(self, named: int) -> int:
-        """The number of classes over all splits; raises ConfigError when the splits do not go together."""
-        train = self.train
-        for kind, source in self.sources.items():
-            for array, what in (("inputs", "inputs"), ("targets", "labels")):
-                here, there = source.like(array), train.like(array)
-                if here != there:
-                    shapes = f"{list(here[0])} {here[1]}, those of its train split {list(there[0])} {there[1]}"
-                    raise ConfigError("data.name", source.name, f"{what} of its {kind} split have shape {shapes}")
-        return max(source.classes(named) for source in self.sources.values())
 
     @property
     def opened(self) -> bool:
@@ -252,6 +222,9 @@ class BatcherCore:
         plan = generator.next()
         if plan is None:
             return None
+        if plan.kind == "train" and self.tape is not None:
+            # Here, and not where instances are decoded: a stream that fails is no instance that cannot be used.
+            self.tape.reach(int(plan.ids.max()) + 1)
         if plan.kind == "train":
             self._unheard += 1
             self.batches_without_news += self._unheard > self._slots
@@ -276,7 +249,7 @@ class BatcherCore:
             if self.lag is None and source.elsewhere is not None and generator.trains_next:
                 self._ahead = self._begin(generator)
             arrays, errors = begun.finish(partial(lend, slot))
-            errors |= self._broken(source, plan.ids, arrays, errors)
+            errors |= broken(source, plan.ids, arrays, errors)
             if not errors:
                 return begun, arrays
             if self._ahead is not None:
@@ -297,19 +270,10 @@ class BatcherCore:
                 raise ValueError(f"no instance of a {plan.kind} batch can be decoded: {self.skipped_errors[-1]}")
             plan = replace(plan, ids=plan.ids[good], passes_of=plan.passes_of[good], weights=plan.weights[good])
             arrays, errors = source.read(plan.ids, partial(lend, slot), plan.passes_of)
-            errors |= self._broken(source, plan.ids, arrays, errors)
+            errors |= broken(source, plan.ids, arrays, errors)
             if not errors:
                 return plan, arrays
             self._skip(plan.kind, errors)
-
-    def _broken(
-        self, source: Source, ids: Int64s, arrays: Mapping[str, Array], errors: Mapping[int, str]
-    ) -> dict[int, str]:
-        """Those of the assembled instances `ids`, read without `errors`, that cannot be trained on: what is wrong."""
-        if not arrays:
-            return {}
-        found = {int(ids[row]): what for row, what in source.broken(arrays).items()}
-        return {index: what for index, what in found.items() if index not in errors}
 
     def _skip(self, kind: Kind, errors: Mapping[int, str]) -> None:
         """Counts and lists instances that cannot be used. Raises ConfigError over `batcher.max_bad` of them."""

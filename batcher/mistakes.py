@@ -1,6 +1,5 @@
 """What can be wrong with a split, told from a sample of its items and from what it offers beside them."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from batcher.decode import seed_all
 from batcher.plugin import is_stream
+from batcher.shards import walked
 from proto.types import Array, Int64s
 
 SAMPLE = 64
@@ -44,7 +44,7 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
     them one by one."""
     seen: list[Seen] = []
     mistakes: list[Mistake] = []
-    for index, get in _readers(split):
+    for index, get in _readers(name, split, seed):
         seed_all(seed, 0, index)
         try:
             item = get()
@@ -57,6 +57,9 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
         except Exception as error:  # whatever the user's data set raises
             problem = f"instance {index} cannot be read: {type(error).__name__}: {error}"
             mend = "mend or remove it; a run skips and counts up to batcher.max_bad of them"
+            if is_stream(split):
+                problem = str(error).removeprefix(f"{name}: ")
+                mend = "let it go on to the next instance: what a stream raises ends the run"
             mistakes.append(Mistake(name, problem, mend))
             continue
         found = _as_arrays(name, index, item)
@@ -67,10 +70,10 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
     return seen, first_of_each(mistakes)
 
 
-def _readers(split: Any) -> Iterator[tuple[int, Callable[[], Any]]]:
+def _readers(name: str, split: Any, seed: int) -> Iterator[tuple[int, Callable[[], Any]]]:
     if is_stream(split):
-        iterator = iter(split)
-        yield from ((index, lambda: next(iterator)) for index in range(SAMPLE))
+        instances = walked(split, name, seed)
+        yield from ((index, lambda: next(instances)) for index in range(SAMPLE))
     else:
         yield from ((index, lambda index=index: split[index]) for index in sample(len(split)).tolist())
 
@@ -135,7 +138,10 @@ def in_shapes(name: str, split: Any, seen: Sequence[Seen]) -> Iterator[Mistake]:
                     break
     elif len(shapes) > 1:
         problem = f"ragged without lengths: inputs have {shapes[0][0]} to {shapes[-1][0]} positions"
-        yield Mistake(name, problem, "offer lengths(ids) -> int64 [n]; padding and mask are then made for you")
+        mend = "offer lengths(ids) -> int64 [n]; padding and mask are then made for you"
+        if is_stream(split):
+            mend = "offer collate(items) that pads them: the lengths of a stream's instances are not known before"
+        yield Mistake(name, problem, mend)
 
 
 def in_labels(name: str, split: Any, seen: Sequence[Seen], classes: int) -> Iterator[Mistake]:
@@ -219,29 +225,3 @@ def in_randomness(name: str, split: Any, seen: Sequence[Seen], seed: int) -> Ite
             )
             yield Mistake(name, f"non-deterministic: instance {one.index}, read twice with one seed, differs", mend)
             return
-
-
-def in_stream(name: str, stream: Any, again: Any, seen: Sequence[Seen], seed: int) -> Iterator[Mistake]:
-    """Whether `again`, the stream loaded anew, gives what was `seen` of it, and whether it can be gone on with."""
-
-    def following(iterator: Iterator[Any], position: int) -> Array:
-        seed_all(seed, 0, position)
-        return np.asarray(next(iterator, [0])[0])
-
-    iterator = iter(again)
-    if not all(np.array_equal(one.inputs, following(iterator, one.index)) for one in seen):
-        mend = "draw from random, numpy.random or torch, seeded for each position, or from a generator of a fixed seed"
-        yield Mistake(name, "non-deterministic: the stream, loaded and begun again, gives other instances", mend)
-    elif hasattr(stream, "state_dict") and hasattr(stream, "load_state_dict"):
-        try:
-            state = json.loads(json.dumps(again.state_dict(), allow_nan=False))
-            expected = following(iterator, len(seen))
-            stream.load_state_dict(state)
-            found = following(iter(stream), len(seen))
-        except Exception as error:  # whatever the user's stream raises
-            problem = f"state_dict or load_state_dict raises {type(error).__name__}: {error}"
-            yield Mistake(name, problem, "let the state be JSON: numbers, texts, lists and dicts")
-            return
-        if not np.array_equal(expected, found):
-            mend = "let iter() go on from where load_state_dict says, right after the last instance given"
-            yield Mistake(name, "a stream that goes on from state_dict() gives another instance next", mend)

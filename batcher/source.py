@@ -173,27 +173,6 @@ class Source:
                 return ids[good], {name: array[good] for name, array in arrays.items()}
             ids = ids[good]  # nothing was collated, because of the others
 
-    def broken(self, arrays: Mapping[str, Array]) -> dict[int, str]:
-        """The rows of assembled instances that cannot be trained on, each with what is wrong."""
-        found: dict[int, str] = {}
-        for name, what in (("inputs", "input"), ("targets", "label")):
-            values = arrays[name]
-            # If the sum is finite so is every value, in one pass over them; it may overflow, hence the second.
-            with np.errstate(over="ignore", invalid="ignore"):
-                suspect = values.dtype.kind == "f" and not np.isfinite(values.sum())
-            if suspect:
-                rows = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-                found |= dict.fromkeys(np.flatnonzero(rows).tolist(), f"its {what} is not finite")
-        if self.labels_below is not None and self.numbered:
-            targets = arrays["targets"]
-            for row in np.flatnonzero((targets < 0) | (targets >= self.labels_below)).tolist():
-                found[row] = f"its label {targets[row]} is none of the classes 0 to {self.labels_below - 1}"
-        if self.vocabulary and arrays["inputs"].dtype.kind == "i":
-            tokens = arrays["inputs"].reshape(len(arrays["inputs"]), -1)
-            outside = ((tokens < 0) | (tokens >= self.vocabulary)).any(axis=1)
-            found |= dict.fromkeys(np.flatnonzero(outside).tolist(), f"a token id is not below {self.vocabulary}")
-        return found
-
     def labels(self, ids: Int64s) -> Int64s | None:
         """Class numbers int64 [n] of `ids`, or None when they cannot be had without loading the inputs, or are none."""
         if not self.numbered:

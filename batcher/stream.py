@@ -1,19 +1,21 @@
 """Streams: data that can only be walked from its beginning, such as torch's `IterableDataset`.
 
 The id of an instance is its position. A stream that ends is begun again and positions go on, so no id comes twice.
+Its shards are read by turns, here or in other processes; one that does not shard itself is one shard.
 """
 
 import json
 import logging
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from batcher.decode import kept_random_state, seed_all
+from batcher.decode import kept_random_state
 from batcher.features import SAMPLE, FeatureStore, derived, widened
+from batcher.shards import END, Reading, Shards, Stand, shards_of
 from batcher.source import Source
+from proto.errors import ConfigError
 from proto.types import Bools, Float32s, Int64s
 
 log = logging.getLogger(__name__)
@@ -27,24 +29,33 @@ STRIDE = 1024
 class Tape:
     """The instances of a stream that have been read and may still be needed, as a split.
 
-    Before an instance is read random, numpy and torch are seeded with the run's seed and its position.
+    What is random in one depends on the run's seed, its shard and its number there; see `batcher.shards`.
     """
 
     in_order = True
-    """Only this process can read it."""
+    """It is read from its beginning."""
 
     def __init__(self, stream: Any, size: int, name: str, seed: int) -> None:
-        """`size` instances count as one Boss epoch; `name` is the data set's, for messages."""
-        self._stream, self._size, self._name, self._seed = stream, size, name, seed
+        """`size` instances count as one Boss epoch; `name` is the data set's, for messages.
+
+        Raises ConfigError when the stream cannot be sharded as it says.
+        """
+        self._size, self._name = size, name
         for offered in ("collate", "class_names"):
             if (value := getattr(stream, offered, None)) is not None:
                 setattr(self, offered, value)
-        self._stateful = hasattr(stream, "state_dict") and hasattr(stream, "load_state_dict")
-        self._beginning = stream.state_dict() if self._stateful else None
+        self.shards = shards_of(stream, name)
+        """The number of shards that the stream offers; 0: it does not shard itself."""
+        self._reading: Reading = Shards(stream, name, seed)
+        self.elsewhere: Reading | None = None
+        """Reads the shards in other processes, from where the Boss says, if there are any."""
+        self._stand = Stand.beginning(range(self.shards or 1))
         self._items: deque[Any] = deque()
-        self._begin(0)
-        self._notes: deque[tuple[int, str]] = deque([(0, json.dumps({"at": 0}))])
+        self.first = 0
+        self._beginning = self._text()
+        self._notes: deque[tuple[int, str]] = deque([(0, self._beginning)])
         """Positions that reading can go on from, and what is needed for that."""
+        self._noting = True
 
     def __len__(self) -> int:
         return self._size
@@ -60,12 +71,6 @@ class Tape:
         """One more than the last position that was read."""
         return self.first + len(self._items)
 
-    def _begin(self, position: int) -> None:
-        """Reads on at `position` with what the stream now begins with."""
-        self._iterator: Iterator[Any] = iter(self._stream)
-        self.first = position
-        self._items.clear()
-
     def reach(self, stop: int) -> None:
         """Reads on, so that all positions below `stop` are there. Raises ValueError where the stream raises."""
         if stop <= self.end:
@@ -73,35 +78,31 @@ class Tape:
         self._note()
         with kept_random_state():
             while self.end < stop:
-                seed_all(self._seed, 0, self.end)
-                self._items.append(self._next())
-
-    def _next(self) -> Any:
-        for _ in range(2):
-            try:
-                return next(self._iterator)
-            except StopIteration:
-                self._iterator = iter(self._stream)
-                self._notes.append((self.end, json.dumps({"at": self.end})))
-            except Exception as error:  # whatever the user's stream raises; it cannot be asked for the next one
-                problem = f"{type(error).__name__}: {error}"
-                raise ValueError(f"{self._name}: the stream failed at position {self.end}: {problem}") from error
-        raise ValueError(f"{self._name}: the stream gave no instance when it was begun at position {self.end}")
+                item = self._stand.next(self._reading)
+                if item is END:
+                    problem = f"the stream gave no instance when it was begun at position {self.end}"
+                    raise ValueError(f"{self._name}: {problem}")
+                self._items.append(item)
 
     def _note(self) -> None:
-        """Notes the stream's state, with which reading can go on from here."""
-        if not self._stateful or self._notes[-1][0] == self.end:
+        """Notes where the stream stands, so that reading can go on from here."""
+        if not self._noting or self._notes[-1][0] == self.end:
             return
-        try:
-            note = json.dumps({"at": self.end, "state": self._stream.state_dict()}, allow_nan=False)
-            problem = f"has {len(note)} characters, over {LARGEST_STATE}" if len(note) > LARGEST_STATE else ""
-        except (TypeError, ValueError) as error:
-            problem = f"is no JSON ({error})"
-        if problem:
-            self._stateful = False
-            log.warning("the state_dict() of %s %s: a resumed run will read it from its beginning", self._name, problem)
+        note = self._text()
+        if len(note) > LARGEST_STATE:
+            self._noting = False
+            self._notes = deque([(0, self._beginning)])
+            log.warning(
+                "the state_dict() of %s has %d characters, over %d: a resumed run will read it from its beginning",
+                self._name,
+                len(note),
+                LARGEST_STATE,
+            )
         else:
             self._notes.append((self.end, note))
+
+    def _text(self) -> str:
+        return json.dumps({"at": self.end, **self._stand.plain()})
 
     def note(self, position: int) -> str:
         """What `go_to` needs to go on from `position`, beside it."""
@@ -116,28 +117,49 @@ class Tape:
             self._notes.popleft()
 
     def go_to(self, position: int, note: str) -> None:
-        """Goes on from `position`, whose `note` is from another life. Raises ValueError when it is no such note."""
+        """Goes on from `position`, whose `note` is from another life; from here on `elsewhere` reads, if it is there.
+
+        Raises ValueError when it is no such note, and ConfigError when the stream had another number of shards then.
+        """
         if self.first <= position <= self.end:
             self.forget(position)
+            if self.elsewhere not in (None, self._reading):
+                self._read_by(self.elsewhere)
             return
-        found = json.loads(note or '{"at": 0}')
-        if not isinstance(found, dict) or not isinstance(at := found.get("at"), int) or not 0 <= at <= position:
-            raise ValueError(f"{self._name}: {note!r:.80} is no note of the stream at position {position}")
-        if "state" in found:
-            self._stream.load_state_dict(found["state"])
-        elif self._beginning is not None:
-            self._stream.load_state_dict(self._beginning)
-        if "state" not in found and position > at:
+        note = note or self._beginning
+        at, self._stand = self._told(position, note)
+        passed = sum(place.asked for place in self._stand.places.values() if place.state is None) + position - at
+        if passed and any(place.state is None for place in self._stand.places.values()):
             log.warning(
-                "%s: no state to go on from, %d instances of the stream are read and passed over",
-                self._name,
-                position - at,
+                "%s: no state to go on from, %d instances of the stream are read and passed over", self._name, passed
             )
-        self._begin(at)
-        self._notes = deque([(at, note or json.dumps(found))])
+        self.first = at
+        self._items.clear()
+        self._notes = deque([(at, note)])
+        self._read_by(self.elsewhere or self._reading)
         for stop in range(at + STRIDE, position + STRIDE, STRIDE):
             self.reach(min(stop, position))
             self.forget(min(stop, position))
+
+    def _read_by(self, reading: Reading) -> None:
+        self._reading = reading
+        with kept_random_state():
+            reading.go_to(self._stand)
+
+    def _told(self, position: int, note: str) -> tuple[int, Stand]:
+        """Where the stream stood at the `note`."""
+        try:
+            found = json.loads(note)
+            at = found["at"]
+            stand = Stand.told(found)
+            if type(at) is not int or not 0 <= at <= position:
+                raise ValueError("it is of another position")
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{self._name}: {note!r:.80} is no note of the stream at position {position}") from error
+        if stand.places.keys() != self._stand.places.keys():
+            had = f"has {len(self._stand.places)} shards; the run that is gone on with had {len(stand.places)}"
+            raise ConfigError("data.name", self._name, f"its stream {had}")
+        return at, stand
 
 
 class StreamStore(FeatureStore):
@@ -173,12 +195,12 @@ class StreamStore(FeatureStore):
             self._labels, self._known = np.concatenate([self._labels, labels]), np.concatenate([self._known, known])
 
     def get(self, ids: Int64s) -> tuple[Float32s, Int64s, Bools]:
-        self._look(int(ids.max()) + 1)
+        self._look(int(ids.max(initial=-1)) + 1)
         rows = ids - self._first
         return widened(self._features[rows]), self._labels[rows], self._known[rows]
 
     def labels(self, ids: Int64s) -> Int64s:
-        self._look(int(ids.max()) + 1)
+        self._look(int(ids.max(initial=-1)) + 1)
         return self._labels[ids - self._first]
 
     def visit(self, ids: Int64s, arrays: Any) -> None:

@@ -5,24 +5,20 @@ makes no difference to its bytes. One that dies is replaced; an instance that tw
 """
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from typing import Any
 
 import numpy as np
 
+from batcher.children import Child, end_all
 from batcher.config import DataConfig
-from batcher.decode import Task, shared_views
-from batcher.handed import descriptors
+from batcher.decode import Decoder, Task, shared_views
+from batcher.plugin import Data
 from batcher.source import Finish, Read, Room, Source
 from proto.messages import Kind
 from proto.slots import Layout, Memory, largest, starts
@@ -34,8 +30,6 @@ AREAS = 2
 """Batches that are decoded at one time: while the last instances of one are, the next is begun."""
 PORTION = 24
 """Instances that are worth a message, at least."""
-END_S = 1.0
-"""How long a process may take to end by itself."""
 
 Rows = list[int]
 
@@ -59,10 +53,7 @@ class _Job:
 class _Process:
     """One of them, and the portions it was given."""
 
-    process: subprocess.Popen[bytes]
-    connection: Any  # Connection[send, receive], whose parameters differ between versions of its stubs
-    ready: bool = False
-    cpu_s: float = 0.0
+    child: Child
     portions: deque[tuple[_Job, Rows]] = field(default_factory=deque)
 
 
@@ -103,7 +94,7 @@ class Pool:
                 source.rows_elsewhere = min(rows, tokens // train.one["inputs"][0][0]) if tokens else rows
             for index in range(count):
                 self._processes.append(self._start(index))
-            while not all(process.ready for process in self._processes):
+            while not all(process.child.ready for process in self._processes):
                 self._hear()
         except BaseException:
             self.close()
@@ -112,29 +103,12 @@ class Pool:
     @property
     def cpu_s(self) -> float:
         """CPU seconds that the processes have used."""
-        return self._cpu_of_dead + sum(process.cpu_s for process in self._processes)
+        return self._cpu_of_dead + sum(process.child.cpu_s for process in self._processes)
 
     def _start(self, index: int) -> _Process:
-        ours, theirs = Pipe()
         self._at[index] = -1
-        numbers = (
-            theirs.fileno(),
-            self._memory.descriptor,
-            AREAS,
-            self._memory.size,
-            len(self._at),
-            index,
-            os.getpid(),
-        )
-        # A fresh interpreter: forking a process that has a ZeroMQ context or threads is not safe.
-        process = subprocess.Popen(
-            [sys.executable, "-m", "batcher.worker", *map(str, numbers)],
-            pass_fds=(theirs.fileno(), self._memory.descriptor, *descriptors(self._config)),
-            stdin=subprocess.DEVNULL,
-        )
-        theirs.close()
-        ours.send((self._config, self._seed))
-        return _Process(process, ours)
+        shared = self._memory.descriptor, self._memory.size, len(self._at), index
+        return _Process(Child(self._config, decode, self._seed, *shared, inherited=(self._memory.descriptor,)))
 
     def begin(self, kind: Kind, ids: Int64s, passes: Int64s, length: int) -> Finish:
         """As `Source.elsewhere`, of the split `kind`."""
@@ -169,47 +143,41 @@ class Pool:
     def _feed(self) -> None:
         """Gives portions to the processes: one to do and one at hand."""
         for process in self._processes:
-            while process.ready and self._todo and len(process.portions) < 2:
+            while process.child.ready and self._todo and len(process.portions) < 2:
                 job, rows = self._todo.popleft()
                 process.portions.append((job, rows))
                 task = Task(job.kind, job.area, self._layout(job), rows, job.ids[rows], job.passes[rows])
                 try:
-                    process.connection.send(task)
+                    process.child.connection.send(task)
                 except OSError:
                     return  # it is dead, which shows when it is heard
 
     def _hear(self) -> None:
         """Waits until something comes from the processes, and takes it in."""
-        by_connection = {process.connection: index for index, process in enumerate(self._processes)}
+        by_connection = {process.child.connection: index for index, process in enumerate(self._processes)}
         for connection in wait(list(by_connection)):
             assert not isinstance(connection, int)
             index = by_connection[connection]
             process = self._processes[index]
+            if not process.child.ready:
+                process.child.hear_ready(f"decoding process {index}")
+                continue
             try:
-                answer = process.connection.recv()
+                errors, process.child.cpu_s = process.child.connection.recv()
             except (EOFError, OSError):
-                if not process.ready:
-                    raise RuntimeError(f"decoding process {index} cannot start: {self._end_of(process)}") from None
                 self._replace(index)
                 continue
-            if not process.ready:
-                if answer:
-                    raise RuntimeError(f"decoding process {index} cannot load the data set: {answer}")
-                process.ready = True
-            else:
-                job, rows = process.portions.popleft()
-                errors, process.cpu_s = answer
-                job.errors |= errors
-                job.left -= len(rows)
+            job, rows = process.portions.popleft()
+            job.errors |= errors
+            job.left -= len(rows)
 
     def _replace(self, index: int) -> None:
         """Starts another process for `index`, which died; what it had is read again, one by one."""
         process, at = self._processes[index], int(self._at[index])
-        how = self._end_of(process)
+        how = process.child.end()
         where = f"reading instance {at}" if at >= 0 else "idle"
-        log.warning("decoding process %d (pid %d) %s while %s; replaced", index, process.process.pid, how, where)
-        self._cpu_of_dead += process.cpu_s
-        process.connection.close()
+        log.warning("decoding process %d (pid %d) %s while %s; replaced", index, process.child.pid, how, where)
+        self._cpu_of_dead += process.child.cpu_s
         self.replaced += 1
         self._processes[index] = self._start(index)
         lost = [(job, row) for job, rows in process.portions for row in rows]
@@ -224,21 +192,9 @@ class Pool:
             else:
                 self._todo.appendleft((job, [row]))
 
-    def _end_of(self, process: _Process) -> str:
-        code = process.process.wait()
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
     def close(self) -> None:
         """Ends the processes."""
-        for process in self._processes:
-            process.connection.close()
-        deadline = time.monotonic() + END_S
-        for process in self._processes:
-            try:
-                process.process.wait(max(deadline - time.monotonic(), 0.01))
-            except subprocess.TimeoutExpired:
-                process.process.kill()
-                process.process.wait()
+        end_all(process.child for process in self._processes)
         self._processes.clear()
         self._at = np.empty(0, np.int64)  # the memory goes with the last view of it
         self._memory.close()
@@ -253,3 +209,21 @@ def _portions(rows: Rows, together: int, processes: int) -> list[Rows]:
         found.append(rows[start : start + length])
         start += length
     return found
+
+
+def decode(connection: Any, data: Data, seed: int, descriptor: int, size: int, processes: int, index: int) -> None:
+    """What process `index` of a `Pool` does: it answers every `Task` with what went wrong and its CPU seconds."""
+    memory = Memory(descriptor, "", "memfd", AREAS, size, owner=False)
+    at = memory.view(0, 8 * index, "int64", (1,))
+    splits = {"train": data.train, "validation": data.validation, "test": data.test}
+    decoders = {kind: Decoder(split, seed) for kind, split in splits.items() if split is not None}
+
+    def reading(instance: int) -> None:
+        at[0] = instance
+
+    while True:
+        task: Task = connection.recv()
+        out = shared_views(memory, task.area, processes, task.layout)
+        errors = decoders[task.kind].decode(task.ids, task.passes, out, task.rows, reading)
+        reading(-1)
+        connection.send((errors, time.process_time()))

@@ -3,7 +3,8 @@
     ./scripts/launch.sh examples/stream.toml
 
 With `state_dict` and `load_state_dict` a run that was interrupted goes on where it was; without them it would read the
-stream from its beginning and pass over what it has had.
+stream from its beginning and pass over what it has had. With `num_shards` and `shard` it is read by `batcher.workers`
+processes, where these are asked for; without them the Batcher reads it alone.
 """
 
 import numpy as np
@@ -13,10 +14,15 @@ from batcher.plugin import Data
 
 
 class Spirals:
-    """Points float32 [2] and which of the two spirals each lies on, the k-th drawn from (seed, k)."""
+    """Points float32 [2] and which of the two spirals each lies on, the k-th drawn from (seed, k); every `step`-th."""
 
-    def __init__(self, seed):
-        self.seed, self.next = seed, 0
+    num_shards = 4
+
+    def __init__(self, seed, begin=0, step=1):
+        self.seed, self.next, self.step = seed, begin, step
+
+    def shard(self, num_shards, index):
+        return Spirals(self.seed, index, num_shards)
 
     def __iter__(self):
         while True:
@@ -24,7 +30,7 @@ class Spirals:
             spiral, turn = int(rng.integers(2)), rng.uniform(0.25, 1.0)
             angle = np.pi * (2 * turn + spiral)
             point = 2 * turn * np.array([np.cos(angle), np.sin(angle)]) + rng.normal(scale=0.2, size=2)
-            self.next += 1
+            self.next += self.step
             yield point.astype(np.float32), spiral
 
     def state_dict(self):

@@ -32,6 +32,24 @@ def test_it_writes_table_plot_and_json_and_makes_no_run_twice(toy_settings, cons
     assert len((folder_of(settings) / "results.jsonl").read_text().splitlines()) == 8
 
 
+def test_data_without_classes_is_compared_by_its_loss(toy_settings, console, tmp_path):
+    (tmp_path / "lines.py").write_text(
+        "import numpy as np\n"
+        "from batcher.datasets.arrays import ArraySplit\n"
+        "def lines():\n"
+        "    x = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)\n"
+        "    return tuple(ArraySplit(part, part.sum(1, keepdims=True)) for part in (x[:80], x[80:]))\n"
+    )
+    run = toy_settings.run.model_copy(update={"budget": 0.5})
+    data = toy_settings.data.model_copy(update={"name": "./lines.py:lines"})
+    boss = toy_settings.boss.model_copy(update={"loss": "mse"})
+    settings = toy_settings.model_copy(update={"run": run, "data": data, "boss": boss})
+    assert ablate(settings, 1, "bf16", 4, console) == 0
+    found = json.loads((folder_of(settings) / "ablate.json").read_text())
+    assert all(row["loss"] > 0 and "accuracy" not in row for row in found["arms"])
+    assert "| techniques | test loss | time, s |" in (folder_of(settings) / "ablate.md").read_text()
+
+
 def folder_of(settings):
     from pathlib import Path
 

@@ -142,14 +142,16 @@ class Stream:
         ({}, ""),
         ({"clock": True}, "non-deterministic: the stream, loaded and begun again, gives other instances"),
         ({"skips": True}, "goes on from state_dict() gives another instance next"),
-        ({"plain": False}, "state_dict or load_state_dict raises TypeError"),
+        ({"plain": False}, "its state_dict() is no JSON"),
     ],
     ids=str,
 )
 def test_a_stream_is_read_twice_and_gone_on_with(
     options: dict[str, bool], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mistaken, "stream", lambda: Data(Stream(**options), epoch_size=50), raising=False)
+    monkeypatch.setattr(
+        mistaken, "stream", lambda: Data(Stream(**options), epoch_size=50, class_names=("a", "b")), raising=False
+    )
     found = check(DataConfig(name="mistaken:stream"), 4, 0)
     assert found.splits[0].size is None
     assert [problem in mistake.problem for mistake in found.mistakes] == ([True] if problem else [])

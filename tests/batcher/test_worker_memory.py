@@ -37,7 +37,7 @@ def test_what_workers_keep_of_python_strings_does_not_grow_over_a_pass(
     pool = Pool(config, 0, {"train": source}, BATCH, WORKERS)
     try:
         source.take(order[:BATCH])
-        pids = [process.process.pid for process in pool._processes]
+        pids = [process.child.pid for process in pool._processes]
         before = [resident_kb(pid) for pid in pids]
         for start in range(0, size, BATCH):
             source.take(order[start : start + BATCH])

@@ -242,7 +242,7 @@ def test_a_process_that_is_killed_is_replaced_and_nothing_is_lost(make_core, wor
     core = make_core(workers)
     first = core.next(0, 0, lend)[0]
     for process in list(core.pool._processes):
-        os.kill(process.process.pid, signal.SIGKILL)
+        os.kill(process.child.pid, signal.SIGKILL)
     rest = batches(core)
     inputs = np.concatenate([batch.arrays["inputs"] for batch in (first, *rest)])
     assert inputs.tobytes() == expected[1].tobytes()
@@ -277,7 +277,7 @@ from batcher.source import Source
 from batcher.workers import Pool
 data = DataConfig(name="decoded_items:data")
 pool = Pool(data, 0, {"train": Source(load(data).train, "toy")}, 8, 2)
-print(*[process.process.pid for process in pool._processes], flush=True)
+print(*[process.child.pid for process in pool._processes], flush=True)
 time.sleep(60)
 """
 
@@ -299,7 +299,7 @@ def test_closing_leaves_no_process_and_no_descriptor(make_core):
     before = len(os.listdir("/proc/self/fd"))
     core = make_core(2)
     core.next(0, 0, lend)
-    pids = [process.process.pid for process in core.pool._processes]
+    pids = [process.child.pid for process in core.pool._processes]
     core.pool.close()
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     assert len(os.listdir("/proc/self/fd")) == before
