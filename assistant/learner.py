@@ -13,8 +13,10 @@ from assistant.forecaster import Forecaster
 from assistant.gate import Gate
 from assistant.model import Lesson, Model
 from assistant.sample import Sample
+from proto.control import DataSpec
+from proto.learning import Features, Losses, Weights
 from proto.ledger import FIELDS, Ledger
-from proto.messages import DataSpec, Features, Losses, Value, Weights
+from proto.messages import Value
 from proto.types import Array
 
 WAITING = 1024

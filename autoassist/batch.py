@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proto.messages import Batch as Message
+from proto.batches import Batch as Message
 
 
 @dataclass

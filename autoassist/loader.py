@@ -21,9 +21,9 @@ from autoassist.reports import check, mean
 from autoassist.service import Held, Service
 from batcher.handed import NAME
 from boss.outlet import LossOutlet
+from proto.batches import Batch as Message
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import Batch as Message
-from proto.messages import DataSpec
 from proto.structure import PAIR, put_together
 from proto.types import Array
 

@@ -16,8 +16,11 @@ from torch import Tensor
 
 from autoassist.service import Service
 from boss.outlet import LossOutlet
+from proto.batches import Batch
 from proto.codec import Codec
-from proto.messages import Batch, DataSpec, Losses, Message, Stop
+from proto.control import DataSpec, Stop
+from proto.learning import Losses
+from proto.messages import Message
 
 BATCH, END, FAILED, SPEC = 1, 2, 3, 4
 

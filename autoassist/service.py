@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from proto.slot_receiver import SlotReceiver
+
 from autoassist.attendant import OUTCOME
 from autoassist.config import Settings, to_toml
 from autoassist.signals import kept_from_children
@@ -20,11 +22,12 @@ from boss.account import Account
 from boss.inlet import Stream
 from boss.outlet import LossOutlet
 from proto import checkpoint
-from proto.carriers import SlotReceiver
+from proto.batches import Batch, End
 from proto.config import RunInfo
+from proto.control import DataSpec, Part, Ready, Start
 from proto.errors import ConfigError
+from proto.learning import Mark
 from proto.lifecycle import Stopped, Worker
-from proto.messages import Batch, DataSpec, End, Mark, Part, Ready, Start
 from proto.slots import slot_bytes
 from proto.sockets import make_socket_dir
 

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Mapping
 
+from proto.slot_sender import SlotSender
+
 from batcher.config import BatcherConfig, DataConfig, PolicyConfig
 from batcher.core import BatcherCore
 from batcher.flow import Flow
@@ -12,9 +14,10 @@ from batcher.outlet import Outlet
 from batcher.plugin import load, no_test
 from batcher.source import Source
 from batcher.workers import Pool
-from proto.carriers import SlotSender
+from proto.batches import End
+from proto.control import Ready, Start
 from proto.lifecycle import Worker, run_worker
-from proto.messages import End, Kind, Ready, Start
+from proto.messages import Kind
 
 SUSPECTS = "suspects.csv"
 

@@ -18,9 +18,12 @@ from batcher.selector import Selector
 from batcher.source import Finish, Source, sources_of
 from batcher.stream import StreamStore, Tape
 from batcher.suspects import suspects, write
+from proto.batches import Batch, End, Open
 from proto.config import RunConfig
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import Batch, DataSpec, End, Features, Kind, Open, Value, Weights
+from proto.learning import Features, Weights
+from proto.messages import Kind, Value
 from proto.resolver import build, resolve
 from proto.transport import Layout
 from proto.types import Array, Int64s

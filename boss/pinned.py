@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from proto.slot_receiver import Undo
 from torch import Tensor
 
 from boss.copier import Copier, Event, Lane
-from proto.carriers import Undo
-from proto.messages import Batch
+from proto.batches import Batch
 from proto.slots import Memory
 
 

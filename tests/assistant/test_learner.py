@@ -9,7 +9,7 @@ from toys import features, losses, spec
 from assistant.config import AssistantConfig
 from assistant.learner import WAITING, Learner
 from proto import scorer
-from proto.messages import Features, Losses
+from proto.learning import Features, Losses
 
 RNG = np.random.default_rng(0)
 

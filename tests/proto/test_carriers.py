@@ -9,10 +9,11 @@ import zlib
 import numpy as np
 import pytest
 import zmq
+from proto.slot_receiver import SlotReceiver
+from proto.slot_sender import SlotSender
 
-from proto.carriers import SlotReceiver, SlotSender
+from proto.batches import Batch, Credit, Filled, Open, Unmapped
 from proto.codec import Codec
-from proto.messages import Batch, Credit, Filled, Open, Unmapped
 from proto.slots import Memory
 from proto.sockets import Port
 from proto.transport import FrameCarrier
