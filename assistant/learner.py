@@ -209,8 +209,8 @@ class Learner:
     def load(self, arrays: Mapping[str, Array], plain: Mapping[str, float]) -> None:
         """Takes over what `state` gave."""
         if self.model is not None:
-            self.model.load(_under("model.", arrays))
-        self.sample.load(_under("sample.", arrays))
+            self.model.load(under("model.", arrays))
+        self.sample.load(under("sample.", arrays))
         self.gate.open = bool(plain["selecting"])
         self.ledger.apply({"ids": np.arange(len(self.ledger)), **{name: arrays[name] for name in FIELDS}})
         for name in CARRIED:
@@ -238,5 +238,6 @@ class Learner:
         return values | (self.model.metrics() if self.model is not None else {})
 
 
-def _under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Those of `arrays` whose name begins with `prefix`, without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
