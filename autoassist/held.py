@@ -14,6 +14,14 @@ class Held:
         self.descriptor, self._ranks, self._owner = descriptor, ranks, os.getpid()
         self.service: Service | None = None
 
+    def require_own(self) -> None:
+        """Raises in a child that was forked: both would read from, and write to, the same sockets."""
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                f"this loader serves process {self._owner}, which made it, not process {os.getpid()}, which was forked "
+                "from it; make a loader here"
+            )
+
     def end(self) -> None:
         """Ends the service, if there is one."""
         if self.service is not None:

@@ -163,6 +163,7 @@ class Loader:
 
     def _outlet(self) -> tuple[LossOutlet | None, int]:
         """Where reports go, if there is anybody to take them, and the step they are of."""
+        self._held.require_own()
         service = self._held.service
         if service is not None and service.running:
             return service.outlet, service.account.batches
@@ -224,6 +225,7 @@ class Loader:
         policy that looks at losses, only with `deterministic` are the batches that follow exactly the same. Raises
         RuntimeError when the loader is closed, or something failed.
         """
+        self._held.require_own()
         run = self._settings.run
         if self._ranks is not None and self._spec is not None and not self._complete:
             self._ranks.collect(self._held.service)
@@ -259,6 +261,7 @@ class Loader:
 
     def _start(self) -> Service | None:
         """The service, started if it was not; None on other ranks than 0."""
+        self._held.require_own()
         if self._closed:
             raise RuntimeError("the loader is closed")
         if self._held.service is None and self._held.descriptor is not None:
