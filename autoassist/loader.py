@@ -131,9 +131,9 @@ class Loader:
         `losses`: float [B], on any device, as a criterion with reduction="none" gives. Call `backward` on what is
         returned, divided by the number of batches that make one optimizer step, if that is more than one. Never waits.
         A batch that is reported again is not counted again. Raises ValueError when the shape is another, TypeError when
-        it is no tensor.
+        it is no tensor or `batch` no batch.
         """
-        check(len(batch), losses)
+        check(batch, losses)
         ticket = batch.ticket
         outlet, step = self._outlet()
         if not ticket.reported and outlet is not None:

@@ -6,12 +6,20 @@ from typing import Any
 
 from torch import Tensor
 
+from autoassist.batch import Batch
+
 UNREPORTED = 32
 """Batches in a row without a report of which something is said."""
 
 
-def check(n: int, losses: Any) -> None:
-    """Raises unless `losses` are one for each of `n` instances; the error shows the fix."""
+def check(batch: Any, losses: Any) -> None:
+    """Raises unless `losses` are one for each instance of `batch`; the error shows the fix."""
+    if not isinstance(batch, Batch):
+        raise TypeError(
+            f"report takes the batch as the loader hands it out, not a {type(batch).__name__}: for batch in loader: "
+            "..., with batch.inputs and batch.targets"
+        )
+    n = len(batch)
     if not isinstance(losses, Tensor):
         raise TypeError(f"report takes the losses as a tensor of shape [{n}], not a {type(losses).__name__}")
     if losses.shape == (n,):
