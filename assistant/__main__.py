@@ -6,8 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 from assistant.config import AssistantConfig
+from proto.control import DataSpec, Part, Ready, Start
+from proto.learning import Mark
 from proto.lifecycle import Worker, run_worker
-from proto.messages import DataSpec, Mark, Part, Ready, Start
 
 if TYPE_CHECKING:
     from assistant.learner import Learner

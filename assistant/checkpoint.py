@@ -5,9 +5,8 @@ from pathlib import Path
 from safetensors.numpy import load_file, save_file
 
 from assistant.history import History
-from assistant.learner import Learner
+from assistant.learner import Learner, under
 from proto import checkpoint
-from proto.types import Array
 
 
 def save(run_dir: Path, name: str, learner: Learner, history: History | None) -> dict[str, str]:
@@ -26,10 +25,6 @@ def load(run_dir: Path, name: str, learner: Learner, history: History | None) ->
     """Brings `learner` and `history` to where they were when the part was written."""
     tensors = load_file(checkpoint.tensors_path(run_dir, name, "assistant"))
     plain = checkpoint.read_plain(run_dir, name, "assistant")
-    learner.load(_under("learner.", tensors), plain["learner"])
+    learner.load(under("learner.", tensors), plain["learner"])
     if history is not None:
-        history.load(_under("history.", tensors), plain["history"])
-
-
-def _under(prefix: str, tensors: dict[str, Array]) -> dict[str, Array]:
-    return {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
+        history.load(under("history.", tensors), plain["history"])

@@ -8,8 +8,8 @@ from collections import deque
 
 import numpy as np
 
+from proto.learning import Weights
 from proto.ledger import Ledger
-from proto.messages import Weights
 from proto.types import Array
 
 

@@ -4,8 +4,9 @@ from collections import deque
 from collections.abc import Callable
 
 from assistant.learner import Learner
+from proto.batches import End
+from proto.learning import Features, Losses, Mark
 from proto.lifecycle import Worker
-from proto.messages import End, Features, Losses, Mark
 
 
 class Inlet:

@@ -1,9 +1,7 @@
 """The Assistant's core: features and losses in, weights out, no socket and no clock."""
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -11,38 +9,27 @@ from assistant.above import Above
 from assistant.config import AssistantConfig
 from assistant.forecaster import Forecaster
 from assistant.gate import Gate
+from assistant.joiner import COUNTS, Joiner, Report
 from assistant.model import Lesson, Model
 from assistant.sample import Sample
+from proto.control import DataSpec
+from proto.learning import Features, Losses, Weights
 from proto.ledger import FIELDS, Ledger
-from proto.messages import DataSpec, Features, Losses, Value, Weights
+from proto.messages import Value
 from proto.types import Array
 
-WAITING = 1024
-"""Batches whose features or losses are kept while their counterpart has not arrived."""
 MEAN_DECAY, CONFIDENCE_DECAY = 0.75, 0.95
 MEAN_FROM = 256
 """Sampled candidates from which a mean is taken."""
 
 CARRIED = (
-    "running_mean", "confidence", "untrained_loss", "version", "step", "deltas", "reports_folded", "reports_refused",
-    "reports_unlearned", "features_refused", "losses_quarantined",
+    "running_mean", "confidence", "untrained_loss", "version", "step", "deltas", "reports_folded", "losses_quarantined",
 )  # fmt: skip
-"""Attributes that a checkpoint carries beside the arrays."""
-
-
-@dataclass(frozen=True)
-class _Report:
-    """A report, and what the ledger said of its instances before it was folded in."""
-
-    losses: Losses
-    records: Mapping[str, Array]
-
-
-T = TypeVar("T", Features, Losses, _Report)
+"""Attributes that a checkpoint carries beside the arrays, and the joiner's counts."""
 
 
 class Learner:
-    """Joins features and losses on their batch id, keeps the ledger, and teaches the model that the policy wants.
+    """Keeps the ledger, and teaches the model that the policy wants, from features and losses joined on their batch id.
 
     With `ordered` it takes loss reports strictly in their order, each only once its features are there; otherwise the
     ledger takes each at once and the model learns when it can. `on_version` is called after each report folded in,
@@ -56,32 +43,20 @@ class Learner:
             self.model = Above(spec.feature_dim, spec.classes, config.lr, config.window)
         elif spec.assistant == "loss":
             self.model = Forecaster(spec.feature_dim, spec.classes, config.lr, config.window, self.sample)
-        self._feature_dim = spec.feature_dim
-        self._max_batch = spec.max_batch
         self.ordered = ordered
+        self._joiner = Joiner(spec, ordered=ordered, learns=self.model is not None)
         self.incarnation = 0
         """That of the Assistant this is the core of; snapshots carry it."""
-        self._newest = self._folded = (-1, -1)
-        """(incarnation of the Batcher, batch id) of the newest report, and of the newest one folded in. They
-        come in order: an older one is a copy."""
         self.on_version: Callable[[], None] = lambda: None
         self.on_gate: Callable[[dict[str, Value]], None] = lambda values: None
         self.ledger = Ledger(spec.ledger_size)
         self._changed = np.zeros(spec.ledger_size, bool)
-        self._ids_below = 2**63 if spec.stream else spec.train_size
         self._full = False
         """Whether the next snapshot must tell the whole ledger."""
-        self._features: OrderedDict[tuple[int, int], Features] = OrderedDict()
-        self._losses: OrderedDict[tuple[int, int], Losses] = OrderedDict()
-        """Reports that wait for their turn, in order."""
-        self._reports: OrderedDict[tuple[int, int], _Report] = OrderedDict()
-        """Reports that are folded in and wait for their features."""
         self.running_mean = self.confidence = self.untrained_loss = 0.0
         self._mean_begun = False
         self.version = self.step = self.deltas = 0
-        self.reports_folded = self.reports_refused = self.reports_unlearned = 0
-        self.features_refused = 0
-        self.losses_quarantined = 0
+        self.reports_folded = self.losses_quarantined = 0
         self.quarantined_ids: deque[int] = deque(maxlen=16)
 
     @property
@@ -93,66 +68,33 @@ class Learner:
     @property
     def waits(self) -> bool:
         """Whether reports wait for their turn, in order."""
-        return bool(self._losses)
+        return self._joiner.waits
 
     def fold_features(self, message: Features) -> None:
         """Takes in the features of a batch; learns when its losses are there."""
-        if len(message.ids) > self._max_batch:
-            self.features_refused += 1
-            return
-        if message.features.shape[1] != self._feature_dim or not np.isfinite(message.features).all():
-            self.features_refused += 1
-            if not self.ordered:
-                return
-            # In order each report makes a version, whether it can be learned from or not.
-            nothing = np.zeros((len(message.ids), self._feature_dim), np.float32)
-            message = message.model_copy(update={"features": nothing})
-        key = (message.incarnation, message.batch_id)
-        if self.ordered:
-            if key <= self._folded or len(self._features) > WAITING:
-                self.features_refused += 1
-                return
-            self._features[key] = message
-            self._fold_in_order()
-        elif (report := self._reports.pop(key, None)) is not None:
-            self._learn(message, report)
-        else:
-            _keep(self._features, key, message)
+        for report, features in self._joiner.features(message):
+            self._take(report, features)
 
     def fold_losses(self, message: Losses) -> None:
         """Takes in the losses of a batch.
 
-        A report with an id outside the data set, or of a batch already reported, is refused whole. A loss that is not
-        finite is quarantined: counted, its id shown, and kept out of ledger, mean and learning.
+        A loss that is not finite is quarantined: counted, its id shown, and kept out of ledger, mean and learning.
         """
-        key = (message.incarnation, message.batch_id)
-        sized = 0 < len(message.ids) <= self._max_batch and key > self._newest
-        if not sized or message.ids.min() < 0 or message.ids.max() >= self._ids_below:
-            self.reports_refused += 1
-            return
-        self._newest = key
-        if self.ordered and self.model is not None:
-            self._losses[key] = message
-            self._fold_in_order()
-            return
-        report = self._record(message)
-        if self.model is not None:
-            if (features := self._features.pop(key, None)) is not None:
-                self._learn(features, report)
-            else:
-                self.reports_unlearned += _keep(self._reports, key, report)
-        self.on_version()
+        for report, features in self._joiner.losses(message):
+            self._take(report, features)
 
-    def _fold_in_order(self) -> None:
-        while self._losses and (key := next(iter(self._losses))) in self._features:
-            losses, self._folded = self._losses.pop(key), key
-            report = self._record(losses)
-            self._learn(self._features.pop(key), report)
+    def _take(self, report: Report, features: Features | None) -> None:
+        new = report.records is None
+        if report.records is None:
+            report.records = self._record(report.losses)
+        if features is not None:
+            self._learn(features, report.losses, report.records)
+        if new:
             self.on_version()
 
-    def _record(self, message: Losses) -> _Report:
-        """Folds a report into ledger and mean."""
-        report = _Report(message, self.ledger.take(message.ids))
+    def _record(self, message: Losses) -> Mapping[str, Array]:
+        """Folds a report into ledger and mean; returns what the ledger said before."""
+        before = self.ledger.take(message.ids)
         self.reports_folded += 1
         self.version += 1
         self.step = max(self.step, message.step)
@@ -161,29 +103,26 @@ class Learner:
             self.losses_quarantined += int((~finite).sum())
             self.quarantined_ids.extend(message.ids[~finite].tolist())
         if not finite.any():
-            return report
+            return before
         self.ledger.fold(message.ids[finite], message.losses[finite], message.step)
         self._changed[message.ids[finite & (message.ids < len(self.ledger))]] = True
         mean = float(message.losses[finite].mean(dtype=np.float64))
         self.running_mean = MEAN_DECAY * self.running_mean + (1 - MEAN_DECAY) * mean if self._mean_begun else mean
         if not self._mean_begun:
             self._mean_begun, self.untrained_loss = True, max(mean, 0.0)
-        return report
+        return before
 
-    def _learn(self, features: Features, report: _Report) -> None:
+    def _learn(self, features: Features, losses: Losses, records: Mapping[str, Array]) -> None:
         """Teaches the model one batch, and has the gate look at what the sample now says."""
-        losses = report.losses
+        assert self.model is not None, "without a model nothing is joined"
         finite = np.isfinite(losses.losses)
-        if self.model is None or not np.array_equal(features.ids, losses.ids) or not finite.any():
-            self.reports_unlearned += 1
-            return
         accuracy = self.model.learn(
             Lesson(
                 features.features[finite],
                 features.labels[finite],
                 losses.losses[finite],
                 features.wanted[finite],
-                {name: values[finite] for name, values in report.records.items()},
+                {name: values[finite] for name, values in records.items()},
                 losses.step,
                 self.mean_loss,
             )
@@ -264,17 +203,20 @@ class Learner:
         sample = {f"sample.{name}": array for name, array in self.sample.state().items()}
         everything = np.arange(len(self.ledger))
         plain = {name: getattr(self, name) for name in CARRIED}
+        plain |= {name: getattr(self._joiner, name) for name in COUNTS}
         return {**model, **sample, **self.ledger.take(everything)}, {**plain, "selecting": self.gate.open}
 
     def load(self, arrays: Mapping[str, Array], plain: Mapping[str, float]) -> None:
         """Takes over what `state` gave."""
         if self.model is not None:
-            self.model.load(_under("model.", arrays))
-        self.sample.load(_under("sample.", arrays))
+            self.model.load(under("model.", arrays))
+        self.sample.load(under("sample.", arrays))
         self.gate.open = bool(plain["selecting"])
         self.ledger.apply({"ids": np.arange(len(self.ledger)), **{name: arrays[name] for name in FIELDS}})
         for name in CARRIED:
             setattr(self, name, plain[name])
+        for name in COUNTS:
+            setattr(self._joiner, name, plain[name])
         if not self.ordered:  # else `assistant.history` tells the Batcher
             self.tell_all()
         self._mean_begun = self.mean_loss != 0 or bool(np.isfinite(self.ledger.last_loss).any())
@@ -286,9 +228,7 @@ class Learner:
             "mean_loss": self.mean_loss,
             "confidence": self.confidence,
             "reports_folded": self.reports_folded,
-            "reports_refused": self.reports_refused,
-            "reports_unlearned": self.reports_unlearned + len(self._reports) + len(self._losses),
-            "features_refused": self.features_refused,
+            **self._joiner.metrics(),
             "losses_quarantined": self.losses_quarantined,
         }
         if self.quarantined_ids:
@@ -298,14 +238,6 @@ class Learner:
         return values | (self.model.metrics() if self.model is not None else {})
 
 
-def _under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Those of `arrays` whose name begins with `prefix`, without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _keep(waiting: OrderedDict[tuple[int, int], T], key: tuple[int, int], message: T) -> bool:
-    """Keeps `message` until its counterpart arrives; True when that pushed the oldest one out."""
-    waiting[key] = message
-    if len(waiting) <= WAITING:
-        return False
-    waiting.popitem(last=False)
-    return True

@@ -2,8 +2,8 @@
 
 from assistant.history import History
 from assistant.learner import Learner
+from proto.learning import Want, Weights
 from proto.lifecycle import Worker
-from proto.messages import Want, Weights
 
 
 class Outlet:

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from proto.messages import Batch as Message
+from proto.batches import Batch as Message
+from proto.structure import put_together
+from proto.types import Array
 
 
 @dataclass
@@ -96,3 +99,20 @@ def each(change: Callable[[Tensor], Tensor], data: Any) -> Any:
     if isinstance(data, tuple | list):
         return type(data)(each(change, value) for value in data)
     return data
+
+
+def own(message: Message, structure: Any, share: float, *, pinned: bool) -> Batch:
+    """`message` as a batch that owns its memory: its slot is free again, whatever the user does with the batch."""
+
+    def copy(array: Array) -> Tensor:
+        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
+        tensor = torch.empty(array.shape, dtype=dtype, pin_memory=pinned)
+        np.copyto(tensor.numpy(), array)
+        return tensor
+
+    tensors = {name: copy(array) for name, array in message.arrays.items()}
+    bare = message.model_copy(update={"arrays": {}})
+    ticket = Ticket(bare, share, weighted=bool((message.weights != 1).any()))
+    mask, lengths = tensors.get("mask"), tensors.get("lengths")
+    data = put_together(structure, tensors)
+    return Batch(data, torch.tensor(message.ids), copy(message.weights), ticket, mask, lengths)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from proto import checkpoint
-from proto.messages import Part, Role
+from proto.control import Part
+from proto.messages import Role
 
 PARTS: tuple[Role, ...] = ("boss", "assistant")
 """Who writes a part. The Batcher writes none: where its stream stands travels with the batches, to the Boss."""

@@ -16,8 +16,8 @@ import proto
 from autoassist import crash
 from proto import slots
 from proto.codec import Codec
+from proto.control import Ready
 from proto.errors import ConfigError
-from proto.messages import Ready
 from proto.sockets import Port, make_socket_dir
 
 FILES_NEEDED = 256

@@ -2,34 +2,29 @@
 
 import json
 import os
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from autoassist import ranks
-from autoassist.batch import Batch, Ticket
+from autoassist.batch import Batch, own
 from autoassist.config import Settings, checked
 from autoassist.epochs import Epoch
 from autoassist.handover import hand_over
-from autoassist.reports import check, mean
-from autoassist.service import Held, Service
+from autoassist.held import Held
+from autoassist.reports import Missing, check, mean
+from autoassist.service import Service
 from batcher.handed import NAME
 from boss.outlet import LossOutlet
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import Batch as Message
-from proto.messages import DataSpec
-from proto.structure import PAIR, put_together
-from proto.types import Array
+from proto.structure import PAIR
 
-UNREPORTED = 32
-"""Batches in a row without a report of which something is said."""
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 class Loader:
@@ -96,7 +91,7 @@ class Loader:
                 "run.lag", tables["run"].get("lag"), f"there are {self._ranks.count} ranks; at least that"
             )
         first = self._ranks is None or self._ranks.rank == 0
-        self._held = Held(hand_over(train_set, factory, classes) if first else None)
+        self._held = Held(hand_over(train_set, factory, classes) if first else None, self._ranks)
         tables["data"]["args"] = {"descriptor": -1 if self._held.descriptor is None else self._held.descriptor}
         self._settings: Settings = checked(tables)
         self._pin = torch.cuda.is_available() if pin_memory is None else pin_memory
@@ -106,8 +101,7 @@ class Loader:
         self._spec: DataSpec | None = None
         self._structure: Any = PAIR
         self._closed = self._complete = False
-        self._without_report = 0
-        self._said = False
+        self._missing = Missing()
 
     # -- the loop
 
@@ -122,7 +116,8 @@ class Loader:
         one early leaves its rest to the next.
         """
         while not self._complete:
-            trained, size, total = self._trained, self.spec.train_size, self.spec.train_total
+            size, total = self.spec.train_size, self.spec.train_total
+            trained = self._trained
             number = trained // size
             yield Epoch(number, min((number + 1) * size, total), lambda: self._trained, self._next)
             if self._trained >= total:
@@ -136,14 +131,14 @@ class Loader:
         `losses`: float [B], on any device, as a criterion with reduction="none" gives. Call `backward` on what is
         returned, divided by the number of batches that make one optimizer step, if that is more than one. Never waits.
         A batch that is reported again is not counted again. Raises ValueError when the shape is another, TypeError when
-        it is no tensor.
+        it is no tensor or `batch` no batch.
         """
-        check(len(batch), losses)
+        check(batch, losses)
         ticket = batch.ticket
         outlet, step = self._outlet()
         if not ticket.reported and outlet is not None:
             ticket.reported = True
-            self._without_report = 0
+            self._missing.reported()
             outlet.report(ticket.message, step, losses)
         return mean(losses, batch.weights if ticket.weighted else None) * ticket.share
 
@@ -151,61 +146,30 @@ class Loader:
         if self._complete:
             return None
         service = self._start()
-        self._look_at_reports(service)
         if self._ranks is not None:
-            found = self._ranks.next(service)
-            batch = None if found is None else self._own(*found)
+            message, share = self._ranks.next(service)
         else:
             assert service is not None, "a process alone has the service"
-            message = service.next()
-            batch = None if message is None else self._own(message)
-            if message is not None:
-                service.release(message)
-        self._complete = batch is None
-        self._without_report += 1
+            message, share = service.next(), 1.0
+        if message is None:
+            self._complete = True
+            return None
+        batch = own(message, self._structure, share, pinned=self._pin)
+        if service is not None and self._ranks is None:  # those of several ranks are copies
+            service.release(message)
+        if self._settings.policy.name != "uniform":
+            self._missing.taken()
         return batch
 
     def _outlet(self) -> tuple[LossOutlet | None, int]:
         """Where reports go, if there is anybody to take them, and the step they are of."""
+        self._held.require_own()
         service = self._held.service
         if service is not None and service.running:
             return service.outlet, service.account.batches
         if self._ranks is not None and self._ranks.rank and self._spec is not None:
             return self._ranks.outlet, self._ranks.trained // self._settings.batcher.batch_size
         return None, 0
-
-    def _own(self, message: Message, share: float = 1.0) -> Batch:
-        """`message` as a batch that owns its memory: its slot is free again, whatever the user does with the batch."""
-        tensors = {name: self._copy(array) for name, array in message.arrays.items()}
-        bare = message.model_copy(update={"arrays": {}})
-        ticket = Ticket(bare, share, weighted=bool((message.weights != 1).any()))
-        weights = self._copy(message.weights)
-        data = put_together(self._structure, tensors)
-        mask, lengths = tensors.get("mask"), tensors.get("lengths")
-        return Batch(data, torch.tensor(message.ids), weights, ticket, mask, lengths)
-
-    def _copy(self, array: Array) -> Tensor:
-        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
-        tensor = torch.empty(array.shape, dtype=dtype, pin_memory=self._pin)
-        np.copyto(tensor.numpy(), array)
-        return tensor
-
-    def _look_at_reports(self, service: Service | None) -> None:
-        run = self._settings.run
-        missing = service.account.batches - service.outlet.made if service and self._ranks is None else 0
-        if run.deterministic and missing >= run.lag:
-            raise RuntimeError(
-                f"{missing} batches were not reported, and with deterministic=True the next one waits for that; call "
-                "loss = loader.report(batch, losses) for each"
-            )
-        if self._without_report >= UNREPORTED and not self._said and self._settings.policy.name != "uniform":
-            self._said = True
-            warnings.warn(
-                f"the last {UNREPORTED} batches were not reported: without their losses the Assistant cannot tell what "
-                "matters, and selection falls back to uniform; call loss = loader.report(batch, losses) in the loop",
-                RuntimeWarning,
-                stacklevel=3,
-            )
 
     # -- where it stands
 
@@ -237,6 +201,11 @@ class Loader:
             return self._held.service.account.trained
         if self._ranks is not None and self._ranks.rank:
             return self._ranks.trained
+        return self._trained_before
+
+    @property
+    def _trained_before(self) -> int:
+        """Instances that the loop had trained when its state was taken."""
         return int(self._state["account"]["trained"]) if self._state else 0
 
     def stats(self) -> dict[str, Any]:
@@ -256,15 +225,15 @@ class Loader:
         policy that looks at losses, only with `deterministic` are the batches that follow exactly the same. Raises
         RuntimeError when the loader is closed, or something failed.
         """
+        self._held.require_own()
         run = self._settings.run
         if self._ranks is not None and self._spec is not None and not self._complete:
             self._ranks.collect(self._held.service)
-        state: dict[str, Any] = {"version": STATE_VERSION, "seed": run.seed, "train_size": 0, "stream": self._state}
+        state: dict[str, Any] = {"version": STATE_VERSION, "seed": run.seed, "stream": self._state}
         service = self._held.service
         if service is not None and not self._closed:
             if run.deterministic and service.account.batches > service.outlet.made:
                 raise RuntimeError("a batch was not reported: call state_dict after loader.report(batch, losses)")
-            state["train_size"] = service.spec.train_size
             state["stream"] = service.state()
         elif self._closed:
             raise RuntimeError("the loader is closed; take its state before")
@@ -273,7 +242,8 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where `state_dict` was called, from the next batch on; batches handed out before count for nothing.
 
-        Raises ValueError when the state is that of another data set or seed.
+        Of several ranks all load the state of rank 0. Raises ValueError when the state is that of another seed; when it
+        is that of a data set of another size, the first batch asked for does.
         """
         run = self._settings.run
         if state.get("version") != STATE_VERSION or "stream" not in state:
@@ -282,13 +252,16 @@ class Loader:
             raise ValueError(f"the state is of seed {state['seed']}, this loader's is {run.seed}")
         self._held.end()
         self._spec = None
-        self._state, self._complete, self._without_report = state["stream"], False, 0
-        self._size = state["train_size"]
+        self._state, self._complete = state["stream"], False
+        self._missing.reported()
+        if self._ranks is not None:
+            self._ranks.trained = self._trained_before
 
     # -- start and end
 
     def _start(self) -> Service | None:
         """The service, started if it was not; None on other ranks than 0."""
+        self._held.require_own()
         if self._closed:
             raise RuntimeError("the loader is closed")
         if self._held.service is None and self._held.descriptor is not None:

@@ -11,21 +11,8 @@ from collections.abc import Sequence
 from autoassist.restarts import Restart, Restarts
 from autoassist.state import Action, Kill, Say, Spawn, Tell, WorkerState
 from proto.config import RunConfig
-from proto.messages import (
-    ROLES,
-    Beat,
-    DataSpec,
-    Done,
-    Failed,
-    Hello,
-    Message,
-    Ready,
-    Release,
-    Role,
-    Start,
-    Stop,
-    Welcome,
-)
+from proto.control import Beat, DataSpec, Done, Failed, Hello, Ready, Release, Start, Stop, Welcome
+from proto.messages import ROLES, Message, Role
 
 HELLO_S = 120.0
 """A worker that has not said HELLO by then is broken."""

@@ -1,5 +1,6 @@
 """metrics.jsonl: one JSON object a line, as the run goes on."""
 
+import contextlib
 import json
 import math
 import time
@@ -11,6 +12,8 @@ from typing import Any, Literal, Self
 from proto.messages import Role, Value
 
 BEAT_EVERY_S = 2.0
+LAST = 65536
+"""Bytes at the end of the file that are looked through for the newest heartbeats."""
 
 
 class MetricsFile:
@@ -64,3 +67,18 @@ def _before(line: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
     if "trained" in line:
         return bool(line["trained"] <= manifest["evaluated" if line["event"] == "eval" else "trained"])
     return bool(line["t"] <= manifest["t"])
+
+
+def newest_beats(path: Path) -> dict[str, dict[str, Any]]:
+    """What each worker last said of itself, from the end of metrics.jsonl."""
+    found: dict[str, dict[str, Any]] = {}
+    if path.is_file():
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - LAST, 0))
+            lines = file.read().decode(errors="replace").splitlines()
+        for line in lines:
+            with contextlib.suppress(ValueError):  # the first may be cut
+                values = json.loads(line)
+                if values.pop("event") == "beat":
+                    found[values.pop("role")] = values
+    return found

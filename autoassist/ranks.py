@@ -16,8 +16,11 @@ from torch import Tensor
 
 from autoassist.service import Service
 from boss.outlet import LossOutlet
+from proto.batches import Batch
 from proto.codec import Codec
-from proto.messages import Batch, DataSpec, Losses, Message, Stop
+from proto.control import DataSpec, Stop
+from proto.learning import Losses
+from proto.messages import Message
 
 BATCH, END, FAILED, SPEC = 1, 2, 3, 4
 
@@ -81,8 +84,8 @@ class Ranks:
         for message in sorted(received, key=lambda message: message.batch_id):
             service.outlet.pass_on(message)
 
-    def next(self, service: Service | None) -> tuple[Batch, float] | None:
-        """This rank's next batch, and what its mean counts for beside those of the others; None at the end.
+    def next(self, service: Service | None) -> tuple[Batch | None, float]:
+        """This rank's next batch (None at the end), and what its mean counts for beside those of the others.
 
         With instance weights w the mean over all ranks' instances by weight is what DDP makes of the ranks' means, each
         multiplied by R times the rank's share of all weight. Raises RuntimeError, on all ranks, when something failed.
@@ -100,8 +103,7 @@ class Ranks:
             message, share = self._share(BATCH if batches else END, batches, service, weights)
         if isinstance(message, Stop):
             raise RuntimeError(message.reason)
-        if not isinstance(message, Batch):
-            return None
+        assert message is None or isinstance(message, Batch), "ranks are dealt batches"
         return message, share
 
     def _take(self, service: Service) -> list[Batch]:
@@ -153,6 +155,13 @@ class Ranks:
         everyone = [torch.zeros_like(mine) for _ in range(self.count)]
         dist.all_gather(everyone, mine, group=self._group)
         return torch.stack(everyone)
+
+    def close(self) -> None:
+        """Gives up the group of our own."""
+        group, self._group = self._group, None
+        # Now: threads of a group that is left to the interpreter's end abort the process when they want its lock.
+        if group is not None and dist.is_initialized():
+            dist.destroy_process_group(group)
 
     # -- messages as bytes
 

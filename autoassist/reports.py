@@ -1,13 +1,25 @@
 """Losses as a loop reports them: what they must be, and the mean that it trains on."""
 
 import math
+import warnings
 from typing import Any
 
 from torch import Tensor
 
+from autoassist.batch import Batch
 
-def check(n: int, losses: Any) -> None:
-    """Raises unless `losses` are one for each of `n` instances; the error shows the fix."""
+UNREPORTED = 32
+"""Batches in a row without a report of which something is said."""
+
+
+def check(batch: Any, losses: Any) -> None:
+    """Raises unless `losses` are one for each instance of `batch`; the error shows the fix."""
+    if not isinstance(batch, Batch):
+        raise TypeError(
+            f"report takes the batch as the loader hands it out, not a {type(batch).__name__}: for batch in loader: "
+            "..., with batch.inputs and batch.targets"
+        )
+    n = len(batch)
     if not isinstance(losses, Tensor):
         raise TypeError(f"report takes the losses as a tensor of shape [{n}], not a {type(losses).__name__}")
     if losses.shape == (n,):
@@ -32,3 +44,35 @@ def mean(losses: Tensor, weights: Tensor | None) -> Tensor:
         return losses.mean()
     weights = weights.to(losses.device, non_blocking=True)
     return (losses * weights).sum() / weights.sum()
+
+
+class Missing:
+    """Says, once, that a loop does not report."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+        self._said = False
+
+    def reported(self) -> None:
+        self._in_a_row = 0
+
+    def taken(self) -> None:
+        """Another batch is handed out."""
+        self._in_a_row += 1
+        if self._in_a_row > UNREPORTED and not self._said:
+            self._said = True
+            warnings.warn(
+                f"the last {UNREPORTED} batches were not reported: without their losses the Assistant cannot tell what "
+                "matters, and selection falls back to uniform; call loss = loader.report(batch, losses) in the loop",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+def refuse_missing(missing: int, lag: int) -> None:
+    """Raises when a deterministic stream would wait for reports that cannot come any more."""
+    if missing >= lag:
+        raise RuntimeError(
+            f"{missing} batches were not reported, and with deterministic=True the next one waits for that; call "
+            "loss = loader.report(batch, losses) for each"
+        )

@@ -24,7 +24,10 @@ from boss.clock import Clocked
 from boss.outlet import LossOutlet
 from boss.progress import Progress
 from boss.trainer import Trainer, device_name
-from proto.messages import Batch, End, Losses, Mark, Part, Role, Value
+from proto.batches import Batch, End
+from proto.control import Part
+from proto.learning import Losses, Mark
+from proto.messages import Role, Value
 from proto.transport import Layout
 from proto.types import Array
 

@@ -1,59 +1,37 @@
 """Batcher and Assistant for a training loop in this process, which is the Boss: their start, the stream, their end."""
 
 import contextlib
-import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autoassist.attendant import OUTCOME
+from autoassist.attended import Attended, Guest
 from autoassist.config import Settings, to_toml
-from autoassist.signals import kept_from_children
-from batcher.handed import NAME, descriptors
+from autoassist.metrics import newest_beats
+from autoassist.reports import refuse_missing
+from batcher.handed import NAME
 from boss.account import Account
 from boss.inlet import Stream
 from boss.outlet import LossOutlet
 from proto import checkpoint
-from proto.carriers import SlotReceiver
-from proto.config import RunInfo
+from proto.batches import Batch, End
+from proto.control import DataSpec, Part, Ready, Start
 from proto.errors import ConfigError
-from proto.lifecycle import Stopped, Worker
-from proto.messages import Batch, DataSpec, End, Mark, Part, Ready, Start
+from proto.learning import Mark
+from proto.lifecycle import Stopped
+from proto.slot_receiver import SlotReceiver
 from proto.slots import slot_bytes
 from proto.sockets import make_socket_dir
 
-START_S = 60.0
-"""How long the supervising process may take to open its sockets."""
 LAST_REPORTS_S = 2.0
 """How long the end may wait while no report leaves."""
-END_S = 20.0
-"""How long the supervising process may take to end; it gives its workers less."""
-LAST_OF_LOG, LAST_OF_METRICS = 4000, 65536
-"""Characters of a failed worker's log that are shown, and of the metrics that are looked through."""
+LAST_OF_LOG = 4000
+"""Characters of a failed worker's log that are shown."""
 PART_S = 60.0
 """How long the Assistant may take to write its part of a state."""
-
-
-class Guest(Worker):
-    """The Boss's line to its supervisor in a process that is the user's: takes no signal, starts no thread."""
-
-    def __init__(self, run_dir: Path, attendant: "subprocess.Popen[bytes]") -> None:
-        super().__init__("boss", run_dir)
-        self._attendant = attendant
-
-    def supervised(self) -> bool:
-        return self._attendant.poll() is None
-
-    def close(self) -> None:
-        for port in self._ports:
-            port.socket.linger = 0  # nobody is left to read
-        super().close()
 
 
 class Service:
@@ -73,13 +51,19 @@ class Service:
         """What `state` is once the budget is used up."""
         self._temporary = run_dir is None
         self.run_dir = run_dir or make_socket_dir()
-        self._attendant: subprocess.Popen[bytes] | None = None
+        self._attended: Attended | None = None
         try:
             self._prepare(state or {})
-            self._attendant = self._attend()
-            self._worker = worker = self._connect(self._attendant)
+            self._attended = Attended(settings, self.run_dir, temporary=self._temporary)
+            self._worker = worker = self._attended.connect()
+            if worker is None:
+                raise Stopped
             worker.hello()
             self.spec = worker.expect(DataSpec)
+            if state and state["train_size"] != self.spec.train_size:
+                found = f"{self.spec.train_size} instances"
+                problem = f"the state is of one of {state['train_size']}; a loop goes on with the data it began with"
+                raise ConfigError("train_set", found, problem)
             self._open(worker, state or {})
         except Stopped:
             raise self._failure() from None
@@ -104,27 +88,6 @@ class Service:
         manifest = {"files": {}, "t": 0.0, "cpu_s": {}, "trained": self.account.trained, "evaluated": 0}
         checkpoint.complete(self.run_dir, name, manifest)
         (self.run_dir / "metrics.jsonl").touch()
-
-    def _attend(self) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "autoassist.attendant", "--run-dir", str(self.run_dir)]
-        command += ["--owner", str(os.getpid()), *(["--temporary"] if self._temporary else [])]
-        with kept_from_children():
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=descriptors(self.settings.data),
-                env={**os.environ, "PYTHONSAFEPATH": "1"},
-            )
-
-    def _connect(self, attendant: "subprocess.Popen[bytes]") -> Guest:
-        deadline = time.monotonic() + START_S
-        while attendant.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(ConfigError):  # not there yet, or not whole
-                RunInfo.load(self.run_dir)
-                return Guest(self.run_dir, attendant)
-            time.sleep(0.005)
-        raise self._failure()
 
     def _open(self, worker: Guest, state: Mapping[str, Any]) -> None:
         boss, spec = self.settings.boss, self.spec
@@ -169,6 +132,8 @@ class Service:
         if self._worker is None:
             raise RuntimeError(f"this loader has failed: {self.outcome.get('reason', 'see above')}")
         self.outlet.flush()
+        if self.settings.run.deterministic:
+            refuse_missing(self.account.batches - self.outlet.made, self.settings.run.lag)
         try:
             batch = next(self._batches, None)
         except BaseException:
@@ -202,7 +167,8 @@ class Service:
             self._checkpoint(self._worker, name, folder)
         files = {path.name: path.read_bytes() for path in folder.glob("assistant.*")}
         reports = {"made": self.outlet.made, "dropped": self.outlet.dropped}
-        return {"account": self.account.plain(), "reports": reports, "assistant": files}
+        size = self.spec.train_size
+        return {"train_size": size, "account": self.account.plain(), "reports": reports, "assistant": files}
 
     def _checkpoint(self, worker: Guest, name: str, folder: Path) -> None:
         self.outlet.flush(wait=True)
@@ -221,7 +187,7 @@ class Service:
     def stats(self) -> dict[str, Any]:
         """As `Loader.stats`."""
         mine = dict(self._metrics() if self._worker is not None else self._last)
-        others = self.outcome.get("workers") or _newest_beats(self.run_dir / "metrics.jsonl")
+        others = self.outcome.get("workers") or newest_beats(self.run_dir / "metrics.jsonl")
         for role in ("batcher", "assistant"):
             mine |= {f"{role}_{key}": value for key, value in others.get(role, {}).items()}
         return mine
@@ -245,25 +211,18 @@ class Service:
         if os.getpid() != self._owner:
             return  # a child that was forked from ours has its copy of this object, and none of what it stands for
         worker, self._worker = self._worker, None
-        attendant, self._attendant = self._attendant, None
+        attended, self._attended = self._attended, None
         if worker is not None:
             self._last = worker.metrics()
             if self._begun:
                 self.outlet.mark(End(seq=self.account.seq, incarnation=worker.incarnation))
             worker.last_words(worker.done())
-        if attendant is not None:
-            if worker is None:
-                attendant.send_signal(signal.SIGTERM)
-            try:
-                attendant.wait(END_S)
-            except subprocess.TimeoutExpired:
-                attendant.kill()  # the workers notice
-                attendant.wait()
+        if attended is not None:
+            attended.end(asked=worker is not None)
         if worker is not None:
             worker.close()  # not before: the Assistant may still read
-        if attendant is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self.outcome = json.loads((self.run_dir / OUTCOME).read_text())
+        if attended is not None:
+            self.outcome = attended.outcome()
         if self._temporary:
             shutil.rmtree(self.run_dir, ignore_errors=True)
 
@@ -280,39 +239,3 @@ class Service:
             return ConfigError.told(reason.replace(f"data.name = {NAME!r}", "train_set"))
         text = f"{reason or 'the supervising process died'}; `load_state_dict` of your last state goes on from there"
         return RuntimeError(f"{text}\nThe end of {log.name}:\n{said}" if said else text)
-
-
-class Held:
-    """What a loader must give back, apart from the loader, so that it can be given back when that is collected."""
-
-    def __init__(self, descriptor: int | None) -> None:
-        self.descriptor, self._owner = descriptor, os.getpid()
-        self.service: Service | None = None
-
-    def end(self) -> None:
-        """Ends the service, if there is one."""
-        if self.service is not None:
-            self.service.close()
-            self.service = None
-
-    def close(self) -> None:
-        if os.getpid() == self._owner:  # a child that was forked has a copy of this, and must leave it alone
-            if self.service is not None:
-                self.service.close()
-            if self.descriptor is not None:
-                os.close(self.descriptor)
-
-
-def _newest_beats(path: Path) -> dict[str, dict[str, Any]]:
-    """What each worker last said of itself, from the end of metrics.jsonl."""
-    found: dict[str, dict[str, Any]] = {}
-    if path.is_file():
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - LAST_OF_METRICS, 0))
-            lines = file.read().decode(errors="replace").splitlines()
-        for line in lines:
-            with contextlib.suppress(ValueError):  # the first may be cut
-                values = json.loads(line)
-                if values.pop("event") == "beat":
-                    found[values.pop("role")] = values
-    return found

@@ -27,7 +27,8 @@ from batcher import handed
 from proto import slots
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml
-from proto.messages import ROLES, Message, Part, Record, Role
+from proto.control import Part, Record
+from proto.messages import ROLES, Message, Role
 from proto.sockets import Port, hold, make_socket_dir, refusals, sweep
 
 TICK_MS = 100

@@ -14,9 +14,11 @@ from batcher.readers import Readers
 from batcher.source import Source
 from batcher.stream import Tape
 from batcher.workers import Pool
-from proto.carriers import SlotSender
+from proto.batches import End
+from proto.control import Ready, Start
 from proto.lifecycle import Worker, run_worker
-from proto.messages import End, Kind, Ready, Start
+from proto.messages import Kind
+from proto.slot_sender import SlotSender
 
 SUSPECTS = "suspects.csv"
 

@@ -20,9 +20,11 @@ from batcher.spec import check_splits, spec_of
 from batcher.stream import StreamStore, Tape
 from batcher.suspects import suspects, write
 from batcher.usable import broken
+from proto.batches import Batch, End, Open
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import Batch, End, Features, Kind, Open, Value, Weights
+from proto.learning import Features, Weights
+from proto.messages import Kind, Value
 from proto.resolver import build, resolve
 from proto.transport import Layout
 from proto.types import Array, Int64s

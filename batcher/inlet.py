@@ -3,9 +3,10 @@
 from collections import deque
 
 from batcher.core import BatcherCore
+from proto.batches import Credit, Open
 from proto.errors import Refused
+from proto.learning import Want, Weights
 from proto.lifecycle import Worker
-from proto.messages import Credit, Open, Want, Weights
 from proto.transport import Outbound
 
 

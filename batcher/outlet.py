@@ -1,7 +1,8 @@
 """What the Batcher says: batches to the Boss, their features to the Assistant."""
 
+from proto.batches import Batch, End
+from proto.learning import Features
 from proto.lifecycle import Worker
-from proto.messages import Batch, End, Features
 from proto.sockets import Port
 from proto.transport import Outbound
 

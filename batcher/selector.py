@@ -7,8 +7,9 @@ import numpy as np
 from batcher.features import FeatureStore
 from batcher.policies import Candidates, Policy, Progress
 from proto import scorer
+from proto.learning import Weights
 from proto.ledger import Ledger
-from proto.messages import Assistant, Weights
+from proto.messages import Assistant
 from proto.types import Array, Float32s, Int64s
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,9 @@ from typing import Any
 
 from batcher.plugin import Data
 from batcher.source import Source
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import DataSpec, Kind
+from proto.messages import Kind
 
 
 def check_splits(sources: Mapping[Kind, Source], data: Data, name: str) -> int:

@@ -29,8 +29,9 @@ from boss.config import BossConfig
 from boss.models import small_cnn
 from boss.outlet import LossOutlet
 from boss.trainer import Trainer
+from proto.batches import Batch
 from proto.config import RunConfig
-from proto.messages import Batch, DataSpec
+from proto.control import DataSpec
 
 DISTINCT = 16
 """Batches that both go through again and again."""

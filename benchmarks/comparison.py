@@ -22,6 +22,12 @@ from autoassist.sweep import Stopped
 from benchmarks.report import finish
 from proto.errors import ConfigError
 
+ONE_CYCLE = (
+    "run.serial=true", "batcher.batch_size=128", "boss.model=small_cnn", "boss.args={batch_norm=true}",
+    "boss.schedule=one_cycle", "boss.momentum=0.9", "boss.nesterov=true", "boss.weight_decay=5e-4",
+)  # fmt: skip
+"""Small CNN with batch norm, one-cycle, Nesterov's momentum: what a benchmark without a grid trains with."""
+
 
 def parser(doc: str | None, *, seeds: int, defaults: Sequence[str]) -> argparse.ArgumentParser:
     """Options that all have; `defaults` are overrides that come before the user's."""

@@ -33,8 +33,8 @@ from batcher.plugin import Data
 from benchmarks.report import alternate, finish, median_interval
 from benchmarks.service import Service
 from proto import scorer
+from proto.learning import Weights
 from proto.ledger import Ledger
-from proto.messages import Weights
 
 BATCH = 256
 JPEGS = 10_000

@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 import zmq
 
 from autoassist.config import load, to_toml
-from proto.carriers import SlotReceiver
+from proto.batches import Batch, Open
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml
-from proto.messages import Batch, DataSpec, Failed, Hello, Message, Open, Ready, Start, Stop, Weights, Welcome
+from proto.control import DataSpec, Failed, Hello, Ready, Start, Stop, Welcome
+from proto.learning import Weights
+from proto.messages import Message
+from proto.slot_receiver import SlotReceiver
 from proto.slots import slot_bytes
 from proto.sockets import ALIVE, Port, make_socket_dir
 

@@ -29,9 +29,10 @@ from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from batcher.datasets.arrays import ArraySplit
 from benchmarks.report import alternate, finish, median_interval
-from proto.carriers import SlotReceiver, SlotSender
+from proto.batches import Batch, Credit, Open
 from proto.codec import Codec
-from proto.messages import Batch, Credit, Open
+from proto.slot_receiver import SlotReceiver
+from proto.slot_sender import SlotSender
 from proto.slots import Layout, slot_size
 from proto.sockets import Port, make_socket_dir
 from proto.transport import Carrier, FrameCarrier, Outbound

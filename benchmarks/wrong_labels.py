@@ -1,23 +1,23 @@
 """MNIST with 20 % wrong labels: accuracy of `assist` minus that of `uniform` at equal Boss epochs, paired by seed, and
 how many of the 600 first suspects trained at least 6 times truly bear a wrong label.
 
-    python -m benchmarks.wrong_labels --mnist FOLDER [--seeds 5] [--budget 4] [section.key=value ...]
+    python -m benchmarks.wrong_labels --mnist FOLDER [--seeds N] [--budget B] [section.key=value ...]
 
 Wrong labels are drawn once, uniformly among the other nine classes, in the training split only.
 """
 
-import argparse
+import csv
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from autoassist.compare.verdict import mean
 from batcher.datasets.arrays import ArraySplit
 from batcher.datasets.idx import mnist
 from batcher.plugin import Data
-from benchmarks.paired import run
+from benchmarks.comparison import ONE_CYCLE, arm_of, make, parser, points
 from benchmarks.report import finish
 from proto.types import Bools, Int64s
 
@@ -48,37 +48,35 @@ def data(root: str) -> Data:
     return Data(Spoiled(clean.train), clean.test, class_names=clean.class_names, mean=clean.mean, std=clean.std)
 
 
+def listed(folder: Path) -> tuple[int, int, int]:
+    """Of the run in `folder`: suspects, those of the first that were trained often enough, and how many of these truly
+    bear a wrong label."""
+    with (folder / "suspects.csv").open(newline="") as file:
+        suspects = list(csv.DictReader(file))
+    first = [row for row in suspects if int(row["times_trained"]) >= VISITS][:FIRST]
+    return len(suspects), len(first), sum(row["description"] == "wrong" for row in first)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mnist", required=True, help="folder that holds MNIST/raw")
-    parser.add_argument("--seeds", type=int, default=5, help="paired seeds (5)")
-    parser.add_argument("--budget", type=float, default=4, help="Boss epochs (4)")
-    parser.add_argument("words", nargs="*", help="section.key=value")
-    args = parser.parse_args()
-    words = ["data.name=benchmarks.wrong_labels:data", f"data.root={args.mnist}", "boss.lr=0.1"]
-    table = Table("seed", "uniform", "assist", "kept fraction", "suspects", "listed", "wrong", title="test accuracy")
-    points, shares = [], []
-    for seed in range(args.seeds):
-        accuracies = {}
-        for policy in ("uniform", "assist"):
-            words_here = [*words, f"run.budget={args.budget}", f"policy.name={policy}", *args.words]
-            summary, suspects = run(seed, *words_here)
-            accuracies[policy] = summary["test_accuracy"]
-        points.append(100 * (accuracies["assist"] - accuracies["uniform"]))
-        listed = [row for row in suspects if int(row["times_trained"]) >= VISITS][:FIRST]
-        wrong = sum(row["description"] == "wrong" for row in listed)
-        shares.append(wrong / max(len(listed), 1))
-        kept = f"{summary['kept_fraction']:.3f}"
-        counts = (str(count) for count in (len(suspects), len(listed), wrong))
-        table.add_row(str(seed), *(f"{value:.4f}" for value in accuracies.values()), kept, *counts)
+    made = parser(__doc__, seeds=5, defaults=ONE_CYCLE)
+    made.add_argument("--mnist", required=True, help="folder that holds MNIST/raw")
+    made.add_argument("--budget", type=float, default=4.0, help="Boss epochs (4)")
+    args = made.parse_intermixed_args()
+    words = [*ONE_CYCLE, "data.name=benchmarks.wrong_labels:data", f"data.root={args.mnist}", "boss.lr=0.1"]
+    found = make("wrong-labels", "assist", [args.budget], words, args)
+    results, arm = found.results, arm_of(found.results, "assist", args.budget)
+    counts = [listed(folder) for folder in found.folders[arm]]
+    table = Table("seed", "suspects", "listed", "wrong", title=f"suspects trained at least {VISITS} times")
+    for seed, row in zip(results.plan.final_seeds, counts, strict=True):
+        table.add_row(str(seed), *map(str, row))
     Console().print(table)
-    gain = mean(points)
+    gain = results.level(arm)
     finish(
-        accuracy_gain_points=gain.value,
-        interval_points=[gain.low, gain.high],
-        truly_wrong_share=min(shares),
+        accuracy_gain_points=None if gain.value is None else 100 * gain.value,
+        interval_points=points(gain),
+        truly_wrong_share=min(wrong / max(first, 1) for _, first, wrong in counts),
         budget_boss_epochs=args.budget,
-        seeds=list(range(args.seeds)),
+        seeds=results.plan.final_seeds,
     )
 
 

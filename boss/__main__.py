@@ -5,9 +5,11 @@ import time
 from functools import partial
 
 from boss.config import BossConfig
-from proto.carriers import SlotReceiver
+from proto.batches import Batch, End
+from proto.control import DataSpec, Ready, Start
 from proto.lifecycle import Worker, run_worker
-from proto.messages import Batch, DataSpec, End, Ready, Start, Value
+from proto.messages import Value
+from proto.slot_receiver import SlotReceiver
 from proto.slots import slot_bytes
 
 LAST_REPORTS_S = 2.0

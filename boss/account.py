@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from proto.messages import Batch, Open, Value
+from proto.batches import Batch, Open
+from proto.messages import Value
 from proto.types import Array
 
 

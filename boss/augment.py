@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from boss.config import BossConfig
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import DataSpec
 from proto.types import Int64s
 
 UInt64s = npt.NDArray[np.uint64]

@@ -13,7 +13,10 @@ from boss.account import Account
 from boss.outlet import LossOutlet
 from boss.state import State
 from proto import checkpoint
-from proto.messages import Batch, Mark, Part, Value
+from proto.batches import Batch
+from proto.control import Part
+from proto.learning import Mark
+from proto.messages import Value
 
 
 class Trains(Protocol):

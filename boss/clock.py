@@ -7,7 +7,7 @@ import torch
 
 from boss.account import Account
 from boss.trainer import Batches
-from proto.messages import Batch
+from proto.batches import Batch
 
 
 class Clocked:

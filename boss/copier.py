@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proto.messages import Batch
+from proto.batches import Batch
 from proto.types import Array
 
 ALIGN = 64

@@ -10,8 +10,8 @@ from boss.config import BossConfig
 from boss.evaluate import Evaluation
 from boss.state import gather, spread
 from boss.step import Preparer, Stepper, named_arrays
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import DataSpec
 
 INSTANCES = 2
 """The smallest batch that batch norm can train on."""

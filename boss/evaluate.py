@@ -6,6 +6,9 @@ from torch import Tensor
 from boss.losses import Loss, cross_entropy
 from proto.messages import Value
 
+TOP5_ABOVE = 10
+"""Classes from which on the top-5 accuracy is told: among fewer, five guesses are most of them."""
+
 
 class Evaluation:
     """Accumulates a confusion matrix [C, C] (truth, prediction), top-5 hits, and the summed loss.
@@ -28,11 +31,11 @@ class Evaluation:
             return
         cells = targets * self.classes + logits.argmax(dim=1)
         self._confusion.scatter_add_(0, cells, torch.ones_like(cells))
-        if self.classes > 5:
+        if self.classes > TOP5_ABOVE:
             self._top5 += (logits.topk(5).indices == targets.unsqueeze(1)).sum()
 
     def result(self) -> dict[str, Value]:
-        """Accuracy, top-5 accuracy (of more than 5 classes), macro-F1 (over the classes that occur or are predicted),
+        """Accuracy, top-5 accuracy (of more than 10 classes), macro-F1 (over the classes that occur or are predicted),
         worst-class accuracy (over the classes that occur), and mean loss. Waits for the device."""
         if not self.classes:
             return {"loss": float(self._loss) / self._count}
@@ -42,7 +45,7 @@ class Evaluation:
         occurs = truth > 0
         return {
             "accuracy": float(hits.sum() / truth.sum()),
-            **({"top5_accuracy": int(self._top5) / float(truth.sum())} if self.classes > 5 else {}),
+            **({"top5_accuracy": int(self._top5) / float(truth.sum())} if self.classes > TOP5_ABOVE else {}),
             "macro_f1": float(f1[truth + predicted > 0].mean()),
             "worst_class_accuracy": float((hits[occurs] / truth[occurs]).min()),
             "loss": float(self._loss) / self._count,

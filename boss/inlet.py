@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from boss.account import Account
+from proto.batches import Batch, End
 from proto.errors import Refused
 from proto.lifecycle import Worker
-from proto.messages import Batch, End
 from proto.sockets import Port
 from proto.transport import Carrier
 

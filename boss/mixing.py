@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from boss.config import BossConfig
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import DataSpec
 
 PURPOSE = 0x6D69780A
 """Keeps these draws apart from all others of the run's seed."""

@@ -12,8 +12,8 @@ import math
 
 from torch import Tensor, nn
 
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import DataSpec
 
 
 def small_cnn(spec: DataSpec, width: int = 32, batch_norm: bool = False) -> nn.Module:

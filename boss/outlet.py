@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proto.messages import Batch, End, Losses, Mark
+from proto.batches import Batch, End
+from proto.learning import Losses, Mark
 from proto.types import Int64s
 
 Send = Callable[[Losses | Mark | End], bool]

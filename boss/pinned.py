@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from boss.copier import Copier, Event, Lane
-from proto.carriers import Undo
-from proto.messages import Batch
+from proto.batches import Batch
+from proto.slot_receiver import Undo
 from proto.slots import Memory
 
 

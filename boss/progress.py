@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from boss.account import Account
-from proto.messages import Batch, DataSpec, Value
+from proto.batches import Batch
+from proto.control import DataSpec
+from proto.messages import Value
 
 PER_EPOCH = 20
 """Records in a Boss epoch."""

@@ -18,7 +18,8 @@ from boss.losses import Criterion
 from boss.mixing import Mixer
 from boss.optim import Schedule, make_optimizer
 from boss.precision import Precision, full
-from proto.messages import Batch, DataSpec
+from proto.batches import Batch
+from proto.control import DataSpec
 
 EMPTY: Mapping[str, Tensor] = MappingProxyType({})
 

@@ -15,9 +15,11 @@ from boss.outlet import LossOutlet
 from boss.precision import Precision
 from boss.state import State, gather, numbers_from_json, numbers_to_json, spread
 from boss.step import Preparer, Stepper
+from proto.batches import Batch
 from proto.config import RunConfig
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import Batch, DataSpec, Value
+from proto.messages import Value
 from proto.resolver import build, resolve
 
 Recorder = Callable[[str, dict[str, Value]], None]

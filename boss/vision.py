@@ -16,8 +16,8 @@ from torch import nn
 from torchvision import models
 
 from boss.config import TORCHVISION
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import DataSpec
 
 SMALL = 64
 """Images with a shorter side than this get the small stem of ResNets."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from batcher.datasets.table import table
 from batcher.plugin import Data
-from proto.messages import DataSpec
+from proto.control import DataSpec
 
 
 def tumours(root: str = "") -> Data:

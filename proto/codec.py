@@ -14,10 +14,20 @@ import msgpack
 import numpy as np
 from pydantic import ValidationError
 
+from proto.batches import Batch, Credit, End, Filled, Open, Unmapped
+from proto.control import Beat, DataSpec, Done, Failed, Hello, Part, Ready, Record, Release, Start, Stop, Welcome
 from proto.errors import Refused
 from proto.fields import DTYPES, NAMES
-from proto.messages import PROTOCOL, TAGS, Message
+from proto.learning import Features, Losses, Mark, Want, Weights
+from proto.messages import PROTOCOL, Message
 from proto.types import Array
+
+TAGS: dict[str, type[Message]] = {
+    cls.tag: cls
+    for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Release, Part, Beat, Record, Done, Failed,
+                Open, Credit, Unmapped, Batch, Filled, End, Features, Losses, Mark, Weights, Want)
+}  # fmt: skip
+"""The class of each type tag that travels."""
 
 MAX_HEADER = 4 << 20
 """Bytes of frame 0: its largest use is a data spec with some 10,000 class names."""

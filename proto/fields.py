@@ -47,6 +47,8 @@ Matrix = Annotated[Float32s, ArrayOf("float32", 2)]
 AnyArray = Annotated[Array, ArrayOf(None, None)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Text = Annotated[str, Field(max_length=100_000)]
+CheckpointName = Annotated[str, Field(pattern="^[a-z0-9-]{1,64}$")]
+"""It becomes the name of a folder, so it must not lead anywhere else."""
 
 
 def same_length(*fields: str) -> Callable[[Any], Any]:

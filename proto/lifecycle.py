@@ -22,8 +22,9 @@ import zmq
 
 from proto.codec import Codec
 from proto.config import RunConfig, RunInfo, Section, read_toml
+from proto.control import Beat, Done, Failed, Hello, Record, Release, Start, Stop, Welcome
 from proto.errors import ConfigError
-from proto.messages import Beat, Done, Failed, Hello, Message, Record, Release, Role, Start, Stop, Value, Welcome
+from proto.messages import Message, Role, Value
 from proto.sockets import ALIVE, Port, check_socket_dir, has_writer, refusals
 
 log = logging.getLogger(__name__)

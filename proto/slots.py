@@ -12,13 +12,14 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from proto.batches import Place
+from proto.control import DataSpec
 from proto.errors import Refused
 from proto.fields import DTYPES
-from proto.messages import DataSpec
 from proto.types import Array
 
 Layout = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
@@ -172,6 +173,19 @@ class Memory:
         del self._map  # unmapped with the last view: closing under one is an error
         if self._owner and self.kind == "file":
             Path(self.path).unlink(missing_ok=True)
+
+
+class Seen(NamedTuple):
+    """Where in a slot the arrays of a batch lie. Almost every batch looks like the one before: found out once."""
+
+    places: tuple[Place, ...]
+    arrays: dict[str, Array]
+    beside: dict[str, Array]
+
+
+def why(error: Exception) -> str:
+    """Why memory could not be made or attached."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def sweep() -> None:

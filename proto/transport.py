@@ -9,8 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from proto.batches import Batch, Credit, Open
 from proto.errors import Refused
-from proto.messages import Batch, Credit, Message, Open
+from proto.messages import Message
 from proto.slots import Layout
 from proto.sockets import Port
 from proto.types import Array

@@ -1,7 +1,7 @@
 """`autoassist compare`: makes the runs of a plan, and writes what came of them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ FAILED = 1
 
 @dataclass(frozen=True)
 class Made:
-    """The runs of a comparison. `lines(arm, event)` are those of metrics.jsonl, of each run of an arm."""
+    """The runs of a comparison. `lines(arm, event)` are those of metrics.jsonl, of each run of an arm; `folders` are
+    the run directories, of each arm one a seed."""
 
     results: Results
     lines: Callable[[Arm, str], list[list[dict[str, Any]]]]
+    folders: Mapping[Arm, Sequence[Path]]
 
 
 def compare(plan: Plan, target: float | None, console: Console, against_plain: bool = False) -> int:
@@ -98,7 +100,8 @@ def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False)
         def lines(arm: Arm, event: str) -> list[list[dict[str, Any]]]:
             return [sweep.metrics(one, event) for one in made[arm]]
 
-        return Made(Results(plan, chosen, runs), lines)
+        folders = {arm: [folder / one.name for one in ones] for arm, ones in made.items()}
+        return Made(Results(plan, chosen, runs), lines, folders)
 
 
 def best(tuned: Sequence[tuple[Arm, Words, Run]], make: Callable[[Run], Summary]) -> dict[Arm, Words]:

@@ -21,7 +21,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--budget", type=float, default=10, help="Boss epochs")
-parser.add_argument("--policy", default="autoassist")
+parser.add_argument("--policy", default="assist")
 parser.add_argument("--checkpoint", type=Path, help="written each Boss epoch, and gone on from when it is there")
 args = parser.parse_args()
 

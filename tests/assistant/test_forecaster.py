@@ -10,7 +10,7 @@ from toys import losses, spec
 from assistant.config import AssistantConfig
 from assistant.learner import Learner
 from proto import scorer
-from proto.messages import Features
+from proto.learning import Features
 
 SIZE, DIM = 1200, 8
 RNG = np.random.default_rng(0)

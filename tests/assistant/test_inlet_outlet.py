@@ -10,7 +10,9 @@ from assistant.inlet import Inlet
 from assistant.learner import Learner
 from assistant.outlet import Outlet
 from batcher.core import BatcherCore
-from proto.messages import Mark, Message, Ready, Weights
+from proto.control import Ready
+from proto.learning import Mark, Weights
+from proto.messages import Message
 
 
 class Line:

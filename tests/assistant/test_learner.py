@@ -7,9 +7,10 @@ from sklearn.metrics import roc_auc_score
 from toys import features, losses, spec
 
 from assistant.config import AssistantConfig
-from assistant.learner import WAITING, Learner
+from assistant.joiner import WAITING
+from assistant.learner import Learner
 from proto import scorer
-from proto.messages import Features, Losses
+from proto.learning import Features, Losses
 
 RNG = np.random.default_rng(0)
 
@@ -89,7 +90,7 @@ def test_what_waits_for_its_other_half_is_bounded(learner: Learner) -> None:
     for batch_id in range(WAITING + surplus):
         learner.fold_features(pair(batch_id, [0], [1.0], incarnation=1)[0])
         learner.fold_losses(pair(batch_id, [0], [1.0], incarnation=2)[1])
-    assert (len(learner._features), len(learner._reports)) == (WAITING, WAITING)
+    assert (len(learner._joiner._features), len(learner._joiner._reports)) == (WAITING, WAITING)
     assert learner.metrics()["reports_unlearned"] == WAITING + surplus
     # The oldest were given up, the newest still wait.
     learner.fold_features(pair(0, [0], [1.0], incarnation=2)[0])

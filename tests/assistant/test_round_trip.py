@@ -19,9 +19,10 @@ from batcher.plugin import Data
 from boss.config import BossConfig
 from boss.outlet import LossOutlet
 from boss.trainer import Trainer
+from proto.batches import Batch, End
 from proto.codec import Codec
 from proto.config import RunConfig
-from proto.messages import Batch, End, Features
+from proto.learning import Features
 
 CODEC = Codec("r")
 

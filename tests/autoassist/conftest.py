@@ -7,7 +7,7 @@ from rich.console import Console
 
 from autoassist.config import load
 from autoassist.report import picture
-from proto.messages import DataSpec
+from proto.control import DataSpec
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from autoassist.checkpoints import Collector
 from proto import checkpoint
-from proto.messages import Part
+from proto.control import Part
 
 
 @pytest.fixture

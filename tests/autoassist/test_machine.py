@@ -6,7 +6,8 @@ from autoassist.machine import BOSS_STOP_S, END_S, HELLO_S, STOP_S, Machine
 from autoassist.restarts import Restart
 from autoassist.state import Kill, Spawn, Tell
 from proto.config import RunConfig
-from proto.messages import ROLES, Beat, Done, Failed, Hello, Ready, Start, Stop, Welcome
+from proto.control import Beat, Done, Failed, Hello, Ready, Start, Stop, Welcome
+from proto.messages import ROLES
 
 PIDS = {"batcher": 11, "boss": 12, "assistant": 13}
 SIGINT, SIGTERM = 2, 15

@@ -15,9 +15,9 @@ from batcher.core import BatcherCore
 from batcher.plugin import Data, load
 from batcher.source import Source
 from batcher.workers import Pool
+from proto.batches import Batch, End, Open
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import Batch, End, Open
 from proto.slots import slot_bytes
 
 SPLITS = [Bare(), Offering(), Filling()]

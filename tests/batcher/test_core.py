@@ -9,9 +9,9 @@ from batcher.core import BatcherCore
 from batcher.datasets.arrays import ArraySplit
 from batcher.plugin import Data
 from batcher.policies import Candidates
+from proto.batches import Batch, End
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import Batch, End
 
 
 def coin(p: float) -> Any:

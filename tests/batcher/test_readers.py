@@ -19,8 +19,8 @@ from batcher.core import BatcherCore
 from batcher.plugin import load
 from batcher.readers import PORTION_BYTES, Readers
 from boss.account import Account
+from proto.batches import Batch
 from proto.config import RunConfig
-from proto.messages import Batch
 
 SUPPORT = Path(sharded.__file__).parent
 Make = Callable[..., BatcherCore]

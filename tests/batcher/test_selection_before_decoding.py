@@ -10,8 +10,8 @@ import pytest
 
 from batcher.config import BatcherConfig, PolicyConfig
 from batcher.core import BatcherCore
+from proto.batches import End, Open
 from proto.config import RunConfig
-from proto.messages import End, Open
 
 
 class Sparse:

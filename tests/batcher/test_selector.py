@@ -10,8 +10,8 @@ from batcher.policies import Assist, AutoAssist
 from batcher.selector import Selector
 from batcher.source import Source
 from proto import scorer
+from proto.learning import Weights
 from proto.ledger import Ledger
-from proto.messages import Weights
 
 SIZE, DIM, CLASSES = 12, 6, 3
 

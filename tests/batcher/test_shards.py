@@ -16,9 +16,9 @@ from batcher.plugin import Data
 from batcher.shards import END, Place, Shards, Stand
 from batcher.stream import Tape
 from boss.account import Account
+from proto.batches import Batch
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import Batch
 
 KINDS = ["Shards", "Epochs", "Stateful", "Sticky"]
 

@@ -19,9 +19,9 @@ from batcher.plugin import Data, is_stream, load
 from batcher.policies import Candidates
 from batcher.stream import Tape
 from boss.account import Account
+from proto.batches import Batch, End, Open
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import Batch, End, Open
 
 
 class Numbers:

@@ -20,9 +20,9 @@ from batcher.decode import Decoder, kept_random_state, seed_all
 from batcher.plugin import load
 from batcher.source import Source
 from batcher.workers import Pool
+from proto.batches import End, Open
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import End, Open
 
 SUPPORT = Path(decoded_items.__file__).parent
 

@@ -7,7 +7,8 @@ from toys import batch
 from boss import clock
 from boss.account import Account
 from boss.clock import Clocked
-from proto.messages import Batch, Kind
+from proto.batches import Batch
+from proto.messages import Kind
 
 
 class Time:

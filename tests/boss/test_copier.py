@@ -12,8 +12,8 @@ from boss.config import BossConfig
 from boss.copier import Copier, CudaLane, PinnedCopier, PlainCopier, make_copier
 from boss.outlet import LossOutlet
 from boss.trainer import Trainer
+from proto.batches import Batch
 from proto.config import RunConfig
-from proto.messages import Batch
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,8 @@ from toys import batch, spec
 from boss.config import BossConfig
 from boss.outlet import LossOutlet
 from boss.trainer import Trainer
+from proto.batches import Batch
 from proto.config import RunConfig
-from proto.messages import Batch
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

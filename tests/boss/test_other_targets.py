@@ -15,9 +15,11 @@ from boss.config import BossConfig
 from boss.mixing import Mixer
 from boss.outlet import LossOutlet
 from boss.trainer import Trainer
+from proto.batches import Batch
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import Batch, Losses, Value
+from proto.learning import Losses
+from proto.messages import Value
 
 RNG = np.random.default_rng(0)
 INPUTS = RNG.normal(size=(200, 6)).astype(np.float32)

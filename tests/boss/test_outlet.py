@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from toys import batch
 
 from boss.outlet import LossOutlet
-from proto.messages import Losses
+from proto.learning import Losses
 
 
 class Peer:

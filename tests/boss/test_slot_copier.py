@@ -14,9 +14,10 @@ from toys import batch
 
 from boss.copier import CudaLane, PlainCopier
 from boss.pinned import SlotCopier, pin
-from proto.carriers import SlotReceiver, SlotSender, Undo
+from proto.batches import Batch, Open
 from proto.codec import Codec
-from proto.messages import Batch, Open
+from proto.slot_receiver import SlotReceiver, Undo
+from proto.slot_sender import SlotSender
 from proto.slots import Memory, slot_size
 from proto.sockets import Port
 

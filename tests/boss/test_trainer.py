@@ -12,9 +12,11 @@ from batcher.plugin import Data
 from boss.config import BossConfig
 from boss.outlet import LossOutlet
 from boss.trainer import Trainer
+from proto.batches import Batch
 from proto.config import RunConfig
+from proto.control import DataSpec
 from proto.errors import ConfigError
-from proto.messages import Batch, DataSpec, Losses
+from proto.learning import Losses
 
 MODELS = """
 import torch

@@ -14,8 +14,10 @@ from boss.config import BossConfig
 from boss.outlet import LossOutlet
 from boss.state import State
 from boss.trainer import Trainer
+from proto.batches import Batch
 from proto.config import RunConfig
-from proto.messages import Batch, DataSpec, Kind
+from proto.control import DataSpec
+from proto.messages import Kind
 
 IMAGES = spec(input_shape=(1, 8, 8), input_dtype="uint8", train_batches=12, train_size=96, validation_size=6)
 

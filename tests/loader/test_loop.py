@@ -116,7 +116,7 @@ def test_a_supervisor_that_is_killed_is_an_error_of_the_loop(points):
     with Loader(points, batch_size=2, budget=1000, policy="uniform") as loader:
         batches = iter(loader)
         next(batches)
-        loader._held.service._attendant.kill()
+        loader._held.service._attended.process.kill()
         with pytest.raises(RuntimeError, match="the supervising process died"):
             list(batches)
         with pytest.raises(RuntimeError, match="this loader has failed"):

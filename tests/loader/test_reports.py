@@ -3,7 +3,10 @@
 import pytest
 import torch
 
+from autoassist.batch import Batch, Ticket
 from autoassist.reports import check, mean
+
+EIGHT = Batch((torch.zeros(8, 2), torch.zeros(8)), torch.arange(8), torch.ones(8), Ticket(None))
 
 
 @pytest.mark.parametrize(
@@ -17,13 +20,19 @@ from autoassist.reports import check, mean
 )
 def test_another_shape_is_refused_with_the_fix(losses, said):
     with pytest.raises(ValueError, match=said):
-        check(8, losses)
+        check(EIGHT, losses)
+
+
+def test_inputs_are_no_batch():
+    inputs, _ = EIGHT  # as a loop over a DataLoader takes it apart
+    with pytest.raises(TypeError, match=r"the batch as the loader hands it out, not a Tensor: for batch in loader"):
+        check(inputs, torch.ones(8))
 
 
 def test_no_tensor_is_refused():
     with pytest.raises(TypeError, match=r"a tensor of shape \[8\], not a list"):
-        check(8, [1.0] * 8)
-    check(8, torch.ones(8))
+        check(EIGHT, [1.0] * 8)
+    check(EIGHT, torch.ones(8))
 
 
 def test_the_mean_is_by_weight_and_in_float32():

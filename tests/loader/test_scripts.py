@@ -94,6 +94,43 @@ def test_cells_of_a_notebook(run_script):
 
 
 @pytest.mark.slow
+def test_forks_beside_a_stream_change_nothing(run_script):
+    """A child may come and go, and does not get at the stream; so do the workers of a DataLoader."""
+    printed = run_script(
+        """
+        import os, sys
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        import autoassist
+
+        points = TensorDataset(torch.arange(200.0), torch.arange(200) % 2)
+        loader = autoassist.Loader(points, batch_size=20, budget=2, policy="uniform")
+        first = next(iter(loader))
+        child = os.fork()
+        if child == 0:
+            for use in (lambda: next(iter(loader)), loader.state_dict, lambda: loader.report(first, torch.ones(20))):
+                try:
+                    use()
+                except RuntimeError as error:
+                    assert "make a loader here" in str(error), error
+                else:
+                    os._exit(3)
+            loader.close()
+            sys.exit(7)  # through all that runs at an interpreter's end
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert sum(len(inputs) for inputs, _ in DataLoader(points, batch_size=50, num_workers=2)) == 200
+        ids = first.ids.tolist()
+        for batch in loader:
+            loader.report(batch, torch.ones(20, requires_grad=True)).backward()
+            ids += batch.ids.tolist()
+        assert sorted(ids) == sorted(2 * list(range(200)))
+        print("made", loader.stats()["reports_made"])
+        """
+    )
+    assert printed == "made 19\n"
+
+
+@pytest.mark.slow
 def test_in_a_worker_of_pytest_xdist(tmp_path, run_script):
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     # A class in a function is found nowhere, so its like is made.

@@ -56,6 +56,18 @@ def test_another_loader_goes_on_from_a_state_exactly(points, tmp_path):
         loader.load_state_dict(saved["loader"])
 
 
+@pytest.mark.slow
+def test_a_state_of_another_data_set_is_refused(points):
+    how = {"batch_size": 50, "budget": 1, "policy": "autoassist"}
+    with Loader(points, **how) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with Loader(torch.utils.data.Subset(points, range(150)), **how) as loader:
+        loader.load_state_dict(state)
+        with pytest.raises(ValueError, match="train_set = '150 instances': the state is of one of 200"):
+            next(iter(loader))
+
+
 def test_the_state_of_a_loader_that_has_not_begun(points):
     loader = Loader(points, batch_size=32, budget=1, policy="uniform")
     state = loader.state_dict()

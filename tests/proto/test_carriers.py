@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import zmq
 
-from proto.carriers import SlotReceiver, SlotSender
+from proto.batches import Batch, Credit, Filled, Open, Unmapped
 from proto.codec import Codec
-from proto.messages import Batch, Credit, Filled, Open, Unmapped
+from proto.slot_receiver import SlotReceiver
+from proto.slot_sender import SlotSender
 from proto.slots import Memory
 from proto.sockets import Port
 from proto.transport import FrameCarrier
@@ -84,24 +85,22 @@ def checksum(batch):
     return [zlib.crc32(np.ascontiguousarray(array)) for array in arrays]
 
 
-def taken(receiver, n=1):
+def arrived(end, what, n):
     found = []
     for _ in range(200):
-        found += receiver.receive()
+        found += end.receive()
         if len(found) >= n:
             return found
-        receiver.port.socket.poll(10)
-    pytest.fail(f"{n} batches expected, {len(found)} arrived")
+        end.port.socket.poll(10)
+    pytest.fail(f"{n} {what} expected, {len(found)} arrived")
+
+
+def taken(receiver, n=1):
+    return arrived(receiver, "batches", n)
 
 
 def credits(sender, n=1):
-    found = []
-    for _ in range(200):
-        found += sender.receive()
-        if len(found) >= n:
-            return found
-        sender.port.socket.poll(10)
-    pytest.fail(f"{n} credits expected, {len(found)} arrived")
+    return arrived(sender, "credits", n)
 
 
 def nothing_arrives(receiver):

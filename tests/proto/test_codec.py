@@ -7,17 +7,12 @@ from hypothesis.extra import numpy as arrays
 from one_of_each import ONE_OF_EACH
 from toys import batch, losses, weights
 
-from proto.codec import MAX_ARRAYS, MAX_HEADER, Codec
+from proto.batches import Batch
+from proto.codec import MAX_ARRAYS, MAX_HEADER, TAGS, Codec
 from proto.errors import Refused
 from proto.fields import DTYPES
-from proto.messages import (
-    PROTOCOL,
-    TAGS,
-    Batch,
-    Losses,
-    Message,
-    Weights,
-)
+from proto.learning import Losses, Weights
+from proto.messages import PROTOCOL, Message
 
 CODEC = Codec("run-1")
 

@@ -3,7 +3,8 @@ import pytest
 from pydantic import ValidationError
 from toys import batch, features, losses
 
-from proto.messages import Losses, Open
+from proto.batches import Open
+from proto.learning import Losses
 
 
 def test_ids_of_another_dtype_are_not_converted() -> None:

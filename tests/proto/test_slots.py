@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proto import slots
+from proto.control import DataSpec
 from proto.errors import Refused
-from proto.messages import DataSpec
 from proto.slots import ALIGN, Memory, slot_bytes, starts, sweep
 
 PAGE = os.sysconf("SC_PAGESIZE")

@@ -12,9 +12,12 @@ import pytest
 import zmq
 from toys import batch, losses
 
+from proto.batches import Batch, Credit
 from proto.channels import CHANNELS
 from proto.codec import Codec
-from proto.messages import Batch, Credit, Hello, Losses, Message, Ready
+from proto.control import Hello, Ready
+from proto.learning import Losses
+from proto.messages import Message
 from proto.sockets import ALIVE, Port, check_socket_dir, has_writer, make_socket_dir, sweep
 from proto.transport import FrameCarrier
 

@@ -23,11 +23,13 @@ from boss.account import Account
 from boss.clock import Clocked
 from boss.inlet import Stream
 from boss.outlet import LossOutlet
-from proto.carriers import SlotReceiver, SlotSender
+from proto.batches import End
 from proto.codec import Codec
 from proto.config import RunConfig
 from proto.lifecycle import Worker
-from proto.messages import ROLES, End
+from proto.messages import ROLES
+from proto.slot_receiver import SlotReceiver
+from proto.slot_sender import SlotSender
 from proto.slots import slot_bytes
 from proto.sockets import Port
 

@@ -3,28 +3,11 @@
 import numpy as np
 from toys import BIG_IDS, batch, features, losses, spec, weights
 
+from proto.batches import Credit, End, Filled, Open, Unmapped
+from proto.control import Beat, Done, Failed, Hello, Part, Ready, Record, Release, Start, Stop, Welcome
+from proto.learning import Mark, Want
 from proto.ledger import FIELDS
-from proto.messages import (
-    Beat,
-    Credit,
-    Done,
-    End,
-    Failed,
-    Filled,
-    Hello,
-    Mark,
-    Message,
-    Open,
-    Part,
-    Ready,
-    Record,
-    Release,
-    Start,
-    Stop,
-    Unmapped,
-    Want,
-    Welcome,
-)
+from proto.messages import Message
 
 N = len(BIG_IDS)
 DELTA = {"ids": BIG_IDS, **{field: np.arange(N).astype(dtype) for field, dtype in FIELDS.items()}}

@@ -10,9 +10,11 @@ from batcher.core import BatcherCore
 from batcher.datasets.arrays import ArraySplit
 from batcher.plugin import Data
 from proto import scorer
+from proto.batches import Batch, End, Open
 from proto.config import RunConfig
+from proto.control import DataSpec
+from proto.learning import Features, Losses, Weights
 from proto.ledger import Ledger
-from proto.messages import Batch, DataSpec, End, Features, Losses, Open, Weights
 from proto.transport import Layout
 
 BIG_IDS = np.array([2049, 50001, 2**24 + 1])

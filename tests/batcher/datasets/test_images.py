@@ -16,9 +16,9 @@ from batcher.core import BatcherCore
 from batcher.datasets.images import Camera, ImageSplit
 from batcher.plugin import load
 from batcher.workers import Pool
+from proto.batches import End, Open
 from proto.config import RunConfig
 from proto.errors import ConfigError
-from proto.messages import End, Open
 from proto.transport import Layout
 
 
