@@ -99,7 +99,7 @@ def compare(
         typer.Option(
             help="Arms, as [NAME=]POLICY[@BUDGET][:section.key=value]..., separated by commas. uniform is always there."
         ),
-    ] = "autoassist",
+    ] = "assist",
     budgets: Annotated[
         str, typer.Option(help="Boss epochs of each arm that has none of its own, separated by commas.")
     ] = "2,4",

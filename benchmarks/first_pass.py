@@ -17,7 +17,7 @@ from autoassist.compare.verdict import difference
 from benchmarks.comparison import ONE_CYCLE, arm_of, make, parser
 from benchmarks.report import finish
 
-RATES = {"mnist": 0.2, "cifar10": 0.1}
+WORDS = {"mnist": ("boss.lr=0.1",), "cifar10": ("boss.lr=0.1", "boss.flip=true", "boss.crop=4")}
 
 
 def main() -> None:
@@ -25,13 +25,13 @@ def main() -> None:
     made.add_argument("--mnist", help="folder that holds MNIST/raw")
     made.add_argument("--cifar10", help="folder that holds cifar-10-batches-py")
     args = made.parse_intermixed_args()
-    roots = {name: getattr(args, name) for name in RATES if getattr(args, name)}
+    roots = {name: getattr(args, name) for name in WORDS if getattr(args, name)}
     if not roots:
         made.error("name a folder: --mnist FOLDER, --cifar10 FOLDER, or both")
     table = Table("data set", "seed", "uniform", "assist", "kept fraction", title="test loss")
     figures: dict[str, Any] = {}
     for name, root in roots.items():
-        words = [*ONE_CYCLE, f"data.name={name}", f"data.root={root}", f"boss.lr={RATES[name]}"]
+        words = [*ONE_CYCLE, f"data.name={name}", f"data.root={root}", *WORDS[name]]
         results = make(f"first-pass-{name}", "assist", [1.0], words, args).results
         uniform, assist = (results.values(arm_of(results, arm, 1.0), "test_loss") for arm in ("uniform", "assist"))
         kept = results.values(arm_of(results, "assist", 1.0), "kept_fraction")

@@ -17,7 +17,7 @@ from benchmarks.report import finish
 
 WORDS = [
     "data.name=mnist", "boss.model=small_cnn", "boss.args.batch_norm=true", "boss.schedule=one_cycle",
-    "batcher.batch_size=64", "boss.threads=1",
+    "batcher.batch_size=128",
 ]  # fmt: skip
 BAR = 0.8
 

@@ -51,7 +51,7 @@ class Assist:
         self,
         gamma: float = 0.1,
         beta: float = 1.0,
-        alpha: float = 0.5,
+        alpha: float = 0.0,
         w_max: float = 10.0,
         delta: float = 1.0,
         robust: bool = True,
