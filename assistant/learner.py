@@ -13,6 +13,7 @@ from assistant.forecaster import Forecaster
 from assistant.gate import Gate
 from assistant.model import Lesson, Model
 from assistant.sample import Sample
+from proto.halves import widened
 from proto.ledger import FIELDS, Ledger
 from proto.messages import DataSpec, Features, Losses, Value, Weights
 from proto.types import Array
@@ -105,7 +106,7 @@ class Learner:
             if not self.ordered:
                 return
             # In order each report makes a version, whether it can be learned from or not.
-            nothing = np.zeros((len(message.ids), self._feature_dim), np.float32)
+            nothing = np.zeros((len(message.ids), self._feature_dim), np.float16)
             message = message.model_copy(update={"features": nothing})
         key = (message.incarnation, message.batch_id)
         if self.ordered:
@@ -179,7 +180,7 @@ class Learner:
             return
         accuracy = self.model.learn(
             Lesson(
-                features.features[finite],
+                widened(features.features[finite]),
                 features.labels[finite],
                 losses.losses[finite],
                 features.wanted[finite],

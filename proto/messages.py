@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from proto.fields import AnyArray, Count, Counts, Floats, Ids, Matrix, Text, same_length
+from proto.fields import AnyArray, Count, Counts, Floats, Halves, Ids, Text, same_length
 from proto.types import Array
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the messages; a peer that speaks another one is refused."""
 
 Role = Literal["batcher", "boss", "assistant"]
@@ -323,7 +323,7 @@ class End(Message):
 
 
 class Features(Message):
-    """Batcher -> Assistant: features float32 [B, D] and labels int64 [B] of batch `batch_id`.
+    """Batcher -> Assistant: features float16 [B, D] and labels int64 [B] of batch `batch_id`.
 
     `wanted` float32 [B] is the keep probability that the policy wanted for those that would have been kept whatever it
     wanted, by their coin: an unbiased sample of all candidates. It is NaN for the others.
@@ -333,7 +333,7 @@ class Features(Message):
     batch_id: Count
     incarnation: Count
     ids: Ids
-    features: Matrix
+    features: Halves
     labels: Ids
     wanted: Floats
 
