@@ -68,7 +68,7 @@ class Joiner:
             if not self._ordered:
                 return
             # In order each report makes a version, whether it can be learned from or not.
-            nothing = np.zeros((len(message.ids), self._feature_dim), np.float32)
+            nothing = np.zeros((len(message.ids), self._feature_dim), np.float16)
             message = message.model_copy(update={"features": nothing})
         key = (message.incarnation, message.batch_id)
         if self._ordered:

@@ -13,6 +13,7 @@ from assistant.joiner import COUNTS, Joiner, Report
 from assistant.model import Lesson, Model
 from assistant.sample import Sample
 from proto.control import DataSpec
+from proto.halves import widened
 from proto.learning import Features, Losses, Weights
 from proto.ledger import FIELDS, Ledger
 from proto.messages import Value
@@ -118,7 +119,7 @@ class Learner:
         finite = np.isfinite(losses.losses)
         accuracy = self.model.learn(
             Lesson(
-                features.features[finite],
+                widened(features.features[finite]),
                 features.labels[finite],
                 losses.losses[finite],
                 features.wanted[finite],

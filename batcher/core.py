@@ -294,13 +294,12 @@ class BatcherCore:
             )
 
     def _features(self, plan: Plan, seq: int, incarnation: int) -> Features:
-        features, labels, _ = self.store.get(plan.ids)
         return Features(
             batch_id=seq,
             incarnation=incarnation,
             ids=plan.ids,
-            features=features,
-            labels=labels,
+            features=self.store.halves(plan.ids),
+            labels=self.store.labels(plan.ids),
             wanted=self.selector.wanted(plan.ids, plan.coins),
         )
 

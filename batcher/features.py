@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from batcher.source import Source
+from proto.halves import widened
 from proto.types import Array, Bools, Float32s, Int64s
 
 LARGEST = float(np.finfo(np.float16).max)
@@ -46,17 +47,6 @@ def _added(parts: Sequence[Array]) -> Float32s:
     for part in parts[1:]:
         np.add(total, part, out=total)
     return total
-
-
-def widened(halves: Array) -> Float32s:
-    """Float16 as float32, exactly: what `astype` does, in a third of its time."""
-    bits = halves.view(np.uint16).astype(np.uint32)
-    exponent = bits & np.uint32(0x7C00)
-    if (exponent == 0x7C00).any():  # infinite, or not a number
-        return halves.astype(np.float32)
-    # The exponent is off by 112 (the biases are 15 and 127) until the product sets it right, denormal numbers too.
-    wide = ((bits & np.uint32(0x7FFF)) << np.uint32(13)) | ((bits & np.uint32(0x8000)) << np.uint32(16))
-    return wide.view(np.float32) * np.float32(2.0**112)
 
 
 def hashed(tokens: Array | Sequence[Array], limit: int, mask: Array | None = None) -> Float32s:
@@ -179,7 +169,12 @@ class FeatureStore:
                 cheap = new[self._seen_before[new]] if self.source.by_item else new
                 for start in range(0, len(cheap), SAMPLE):
                     self.visit(*self.source.take(cheap[start : start + SAMPLE]))
-        return widened(self._features[ids]), self._labels[ids], self._known[ids]
+        return widened(self.halves(ids)), self._labels[ids], self._known[ids]
+
+    def halves(self, ids: Int64s) -> Array:
+        """Scaled features of `ids` as they are kept, float16 [n, D]; 0 where not known yet."""
+        # The ids are ours: with "clip" numpy checks none of them, and is twice as fast.
+        return np.take(self._features, ids, axis=0, mode="clip")
 
     def _offered(self, ids: Int64s) -> Float32s | None:
         """Features the source offers for `ids`, pooled to the limit; None when it offers none."""

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from batcher.decode import kept_random_state
-from batcher.features import SAMPLE, FeatureStore, derived, widened
+from batcher.features import SAMPLE, FeatureStore, derived
 from batcher.shards import END, Reading, Shards, Stand, shards_of
 from batcher.source import Source
 from proto.errors import ConfigError
-from proto.types import Bools, Float32s, Int64s
+from proto.halves import widened
+from proto.types import Array, Bools, Float32s, Int64s
 
 log = logging.getLogger(__name__)
 
@@ -198,6 +199,10 @@ class StreamStore(FeatureStore):
         self._look(int(ids.max(initial=-1)) + 1)
         rows = ids - self._first
         return widened(self._features[rows]), self._labels[rows], self._known[rows]
+
+    def halves(self, ids: Int64s) -> Array:
+        self._look(int(ids.max()) + 1)
+        return super().halves(ids - self._first)
 
     def labels(self, ids: Int64s) -> Int64s:
         self._look(int(ids.max(initial=-1)) + 1)

@@ -1,6 +1,8 @@
 """What goes wrong in the numbers, counted and undone on the device: masked losses, suppressed steps."""
 
+import math
 from collections import deque
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -26,16 +28,22 @@ class Health:
         self.over = False
         """True once `PATIENCE` batches in a row had no finite loss."""
 
-    def batch(self, finite: Tensor) -> None:
-        """A batch whose losses were `finite`, bool [B]."""
-        self._say(len(finite), finite.sum())
+    def sure(self, values: Iterable[Tensor]) -> bool:
+        """Whether the host can tell without waiting that all of `values` are finite: never with a GPU. Where it can, as
+        for all but a few steps on a CPU, nothing needs to be masked or put back."""
+        # If the sum is finite so is every value; where it overflows the values are looked at one by one after all.
+        return self._on_host and all(math.isfinite((one.sum() if one.ndim else one).item()) for one in values)
+
+    def batch(self, size: int, finite: Tensor | int) -> None:
+        """A batch of `size` losses, of which so many were `finite`, int64 [] if the device knows it."""
+        self._say(size, finite)
 
     def step(self, failed: Tensor) -> None:
         """A step that was suppressed if `failed`, bool []."""
         self._say(0, failed)
 
-    def _say(self, size: int, what: Tensor) -> None:
-        if self._on_host:
+    def _say(self, size: int, what: Tensor | int) -> None:
+        if isinstance(what, int) or self._on_host:
             self._count(size, int(what))
         else:
             self._said.append((size, what.long()))

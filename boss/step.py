@@ -81,6 +81,7 @@ class Stepper:
         self._parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self.device = self._parameters[0].device
         self.health = Health(self.device)
+        self._never = torch.zeros((), dtype=torch.bool, device=self.device)
         self._guard = BufferGuard(model)
         self._attempts = 0
         self._totals: list[Tensor] = []
@@ -118,7 +119,7 @@ class Stepper:
         batch = (inputs, targets, weights, targets if share == 1.0 else targets.roll(1, 0), *self._chosen(beside))
         pieces = [batch] if parts == 1 else list(zip(*(tensor.tensor_split(parts) for tensor in batch), strict=True))
         losses, counts = zip(*(self._piece(*piece, share=share) for piece in pieces), strict=True)
-        self.health.batch(_joined(counts))
+        self.health.batch(len(targets), sum(counts[1:], start=counts[0]))
         self.window += 1
         self.batches += 1
         self.trained += len(targets)
@@ -129,22 +130,26 @@ class Stepper:
 
     def _piece(
         self, inputs: Tensor, targets: Tensor, weights: Tensor, partners: Tensor, *beside: Tensor, share: float
-    ) -> tuple[Tensor, Tensor]:
-        """Forward and backward of what goes through the model at once; reported losses [B], and which count (bool)."""
+    ) -> tuple[Tensor, Tensor | int]:
+        """Forward and backward of what goes through the model at once; reported losses [B], and how many are finite."""
         with self.precision.autocast():
             logits = self.model(self.precision.inputs(inputs), **dict(zip(self.named, beside, strict=True)))
         trained, reported = self.criterion(logits, targets, partners, share)
-        counts = finite(trained.detach())
-        # The masked losses' own derivatives may be NaN, and NaN times 0 is NaN: they must not get past the logits.
-        rows = counts.reshape(-1, *[1] * (logits.ndim - 1))
-        logits.register_hook(lambda gradient: gradient.where(rows, 0))
-        weights = weights.to(trained.dtype).where(counts, 0)
+        losses, weights = trained.detach(), weights.to(trained.dtype)
+        count: Tensor | int = len(losses)
+        if not self.health.sure([losses]):
+            counts = finite(losses)
+            count = counts.sum()
+            # The masked losses' own derivatives may be NaN, and NaN times 0 is NaN: they must not get past the logits.
+            rows = counts.reshape(-1, *[1] * (logits.ndim - 1))
+            logits.register_hook(lambda gradient: gradient.where(rows, 0))
+            weights = weights.where(counts, 0)
         total = weights.sum()
         # The derivative of the mean by weight with respect to each loss: cheaper than to write that mean out.
         shares = weights / (total if self._divisor is None else self._divisor)
         trained.backward(self.scaler.scale(shares))  # type: ignore[no-untyped-call]
         self._totals.append(total)
-        return reported, counts
+        return reported, count
 
     def step(self) -> None:
         """Ends the window: one optimizer step on the mean over its instances, by weight.
@@ -162,11 +167,14 @@ class Stepper:
         else:
             norms = torch._foreach_norm(gradients)
         # Without weight the reciprocal is infinite.
-        failed = finite(torch.stack([*norms, total.reciprocal().to(norms[0].dtype)])).all().logical_not()
-        self.optimizer.found_inf = failed.float()  # type: ignore[attr-defined]
+        numbers = [*norms, total.reciprocal().to(norms[0].dtype)]
+        sure = self.health.sure(numbers)
+        failed = self._never if sure else finite(torch.stack(numbers)).all().logical_not()
+        self.optimizer.found_inf = None if sure else failed.float()  # type: ignore[attr-defined]
         self.optimizer.step()
         self.scaler.update()
-        self._guard.restore(failed)
+        if not sure:
+            self._guard.restore(failed)
         if self.ema is not None:
             self.ema.update(failed)
         self.health.step(failed)

@@ -43,7 +43,7 @@ class ArrayOf:
 Ids = Annotated[Int64s, ArrayOf("int64", 1)]
 Counts = Annotated[Int64s, ArrayOf("int64", 1)]
 Floats = Annotated[Float32s, ArrayOf("float32", 1)]
-Matrix = Annotated[Float32s, ArrayOf("float32", 2)]
+Halves = Annotated[Array, ArrayOf("float16", 2)]
 AnyArray = Annotated[Array, ArrayOf(None, None)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Text = Annotated[str, Field(max_length=100_000)]

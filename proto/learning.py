@@ -4,12 +4,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from proto.fields import AnyArray, CheckpointName, Count, Floats, Ids, Matrix, same_length
+from proto.fields import AnyArray, CheckpointName, Count, Floats, Halves, Ids, same_length
 from proto.messages import Message
 
 
 class Features(Message):
-    """Batcher -> Assistant: features float32 [B, D] and labels int64 [B] of batch `batch_id`.
+    """Batcher -> Assistant: features float16 [B, D] and labels int64 [B] of batch `batch_id`.
 
     `wanted` float32 [B] is the keep probability that the policy wanted for those that would have been kept whatever it
     wanted, by their coin: an unbiased sample of all candidates. It is NaN for the others.
@@ -19,7 +19,7 @@ class Features(Message):
     batch_id: Count
     incarnation: Count
     ids: Ids
-    features: Matrix
+    features: Halves
     labels: Ids
     wanted: Floats
 

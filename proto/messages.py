@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the messages; a peer that speaks another one is refused."""
 
 Role = Literal["batcher", "boss", "assistant"]

@@ -26,7 +26,9 @@ def learner(ordered: bool = False) -> Learner:
 
 def batch(seq: int, values: Any, ids: Any) -> tuple[Features, Any]:
     wanted = np.where(ids % 3 == 0, 0.4, np.nan).astype(np.float32)
-    shown = Features(batch_id=seq, incarnation=0, ids=ids, features=X[ids], labels=Y[ids], wanted=wanted)
+    shown = Features(
+        batch_id=seq, incarnation=0, ids=ids, features=X[ids].astype(np.float16), labels=Y[ids], wanted=wanted
+    )
     return shown, losses(seq, ids, values)
 
 

@@ -54,7 +54,7 @@ def test_confidence_is_a_running_one_over_the_accuracy_of_predictions_made_befor
 
 
 def test_one_step_is_one_of_logistic_regression(learner: Learner) -> None:
-    x, y = RNG.normal(size=(4, 2)).astype(np.float32), np.array([0, 1, 1, 7])
+    x, y = RNG.normal(size=(4, 2)).astype(np.float16), np.array([0, 1, 1, 7])
     learner.fold_features(features(0, range(4), x, y))
     learner.fold_losses(losses(0, range(4), [1, 5, 1, 1]))  # their mean is 2: only the second is above
     slope = (0.5 - np.array([0, 1, 0, 0])) / 4

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from batcher.features import pool, widened
+from batcher.features import pool
+from proto.halves import widened
 
 
 def test_every_float16_becomes_the_same_float32():

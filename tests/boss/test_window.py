@@ -236,3 +236,15 @@ def test_two_such_batches_do_not() -> None:
         train(ours, [8], given)
         ours.check()
     assert (ours.steps, ours.health.suppressed, ours.health.masked) == (2, 4, 32)
+
+
+@pytest.mark.parametrize("sizes", [[8], [5, 3]])
+def test_a_host_that_would_have_to_wait_to_know_what_is_finite_takes_the_same_steps(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knows, waits = (stepper(accumulate=len(sizes), microbatch=4, momentum=0.9) for _ in range(2))
+    monkeypatch.setattr(waits.health, "sure", lambda values: False)
+    for _ in range(3):
+        assert torch.equal(train(knows, sizes), train(waits, sizes))
+    assert torch.equal(weights_of(knows), weights_of(waits))
+    assert (waits.steps, waits.health.masked) == (knows.steps, knows.health.masked) == (3, 0)

@@ -162,21 +162,21 @@ def test_a_thousand_batches_through_two_slots_to_the_gpu(make_ends):
     while seq < 1000 or expected:
         while free and seq < 1000:
             slot = free.pop()
-            fill(sender, slot, seq, layout)
-            expected[seq] = float(sender.lend(slot, layout)["inputs"].sum(dtype=np.float64))
+            expected[seq] = fill(sender, slot, seq, layout)[-2:]
             seq += 1
         for batch in receiver.receive():
-            host = torch.from_numpy(batch.arrays["inputs"])
-            assert host.is_pinned()
+            hosts = [torch.from_numpy(batch.arrays[name]) for name in ("inputs", "targets")]
+            assert all(host.is_pinned() for host in hosts)
             with torch.cuda.stream(side):
-                there = host.to("cuda", non_blocking=True)
+                there = [host.to("cuda", non_blocking=True) for host in hosts]
                 event = torch.cuda.Event()
                 event.record(side)
             held.append((batch, there, event))
         for entry in [entry for entry in held if entry[2].query()]:
             held.remove(entry)
             receiver.release(entry[0])
-            assert float(entry[1].double().sum()) == pytest.approx(expected.pop(entry[0].seq))
+            # Of every byte that is on the device now: the slot may be filled again.
+            assert [zlib.crc32(array.cpu().numpy()) for array in entry[1]] == expected.pop(entry[0].seq)
         free += [message.slot for message in sender.receive()]
     assert expected == {}
 

@@ -49,7 +49,7 @@ def features(batch_id: int, ids: Sequence[int], matrix: Any, labels: Any, incarn
         batch_id=batch_id,
         incarnation=incarnation,
         ids=np.asarray(ids, np.int64),
-        features=np.asarray(matrix, np.float32),
+        features=np.asarray(matrix, np.float16),
         labels=np.asarray(labels, np.int64),
         wanted=np.full(len(ids), np.nan, np.float32),
     )
