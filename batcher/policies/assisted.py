@@ -38,6 +38,9 @@ class Assist:
     loss. r is the geometric mean of the last loss and of what a small network predicts from content, label and ledger;
     the prediction alone where there is no last loss, so that the first pass is shrunk too. What cannot be told is kept.
 
+    By default alpha is 0: what is kept counts alike, so that training leans towards what is not learned yet. With alpha
+    1 the kept stand for all candidates, as in importance sampling (Katharopoulos, Fleuret, ICML 2018, section 3.1).
+
     Instances whose loss stays that of an untrained model while others fall (`proto.ledger.stays_high`) do not teach,
     their labels being wrong more often than not: with `robust` they get p = max(gamma, `suspect`) and w = 1.
 

@@ -173,7 +173,7 @@ def test_what_is_kept_stands_for_all_without_bias(policy: Policy) -> None:
     assert abs(means.mean() - 1) < 3 * means.std() / draws**0.5
 
 
-@pytest.mark.parametrize("policy", [InfoBatch(delta=0.71), Assist(delta=0.71)], ids=["infobatch", "assist"])
+@pytest.mark.parametrize("policy", [InfoBatch(delta=0.71), Assist(alpha=0.5, delta=0.71)], ids=["infobatch", "assist"])
 @pytest.mark.parametrize("size", [40, 41, 43, 47])
 def test_the_end_of_the_budget_is_plain_training(policy: Policy, size: int) -> None:
     ledger, total = known_losses(size), 3 * size
@@ -349,7 +349,7 @@ def test_assist_does_not_chase_instances_whose_losses_stay_high() -> None:
     losses = [0.1] * 8 + [5.0, 1.5]
     fields = {"mean_loss": 0.5, "untrained_loss": 2.3}
     for times, suspected in [(2, False), (3, True)]:
-        policy = Assist(0.2, suspect=0.3, blend=0.0)
+        policy = Assist(0.2, alpha=0.5, suspect=0.3, blend=0.0)
         p, w = policy(candidates(policy, ledger_of(losses, times), **fields))
         assert (p[8] == np.float32(0.3)) == suspected
         assert (w[8] == 1) == suspected
