@@ -5,6 +5,7 @@ python -m benchmarks.soak --minutes 30 [--every 60] [section.key=value ...]
 
 import argparse
 import json
+import os
 import random
 import shutil
 import signal
@@ -49,17 +50,15 @@ def soak(folder: Path, seconds: float, every: float, chance: random.Random, word
         while time.monotonic() - began < seconds and process.poll() is None:
             time.sleep(1.0)
             elapsed = time.monotonic() - began
-            pids = workers(log)
-            newest = {role: megabytes(pid) for role, pid in pids.items() if megabytes(pid)} | {
-                "supervisor": megabytes(process.pid)
-            }
+            pids = {role: pid for role, pid in workers(log).items() if Path(f"/proc/{pid}").exists()}
+            newest = {role: megabytes(pid) for role, pid in {**pids, "supervisor": process.pid}.items()}
             if elapsed >= min(SETTLED_MINUTE * 60, seconds / 2) and not settled and len(newest) == 4:
                 settled = newest
             # Not in the last half minute, so that what is measured at the end is a whole run.
-            if elapsed >= (killed + 1) * every and elapsed < seconds - 30:
+            mortal = [role for role in ("batcher", "assistant") if role in pids]
+            if elapsed >= (killed + 1) * every and elapsed < seconds - 30 and mortal:
                 killed += 1
-                role = chance.choice(("batcher", "assistant"))
-                subprocess.run(["kill", "-9", str(pids[role])], check=False)
+                os.kill(pids[chance.choice(mortal)], signal.SIGKILL)
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)
