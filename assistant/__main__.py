@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assistant.config import AssistantConfig
 from proto.lifecycle import Worker, run_worker
-from proto.messages import DataSpec, Mark, Part, Ready, Start
+from proto.messages import DataSpec, Mark, Part, Ready, Saving, Start
 
 if TYPE_CHECKING:
     from assistant.learner import Learner
@@ -39,6 +39,7 @@ def body(worker: Worker) -> None:
     history = History(spec.ledger_size, worker.run.lag) if deterministic else None
 
     def save(mark: Mark) -> None:
+        worker.tell(Saving())
         try:
             files = checkpoint.save(worker.run_dir, mark.name, learner, history)
         except OSError as error:

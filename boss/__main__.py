@@ -6,6 +6,7 @@ from functools import partial
 
 from boss.config import BossConfig
 from proto.carriers import SlotReceiver
+from proto.errors import ConfigError
 from proto.lifecycle import Worker, run_worker
 from proto.messages import Batch, DataSpec, End, Ready, Start, Value
 from proto.slots import slot_bytes
@@ -92,7 +93,11 @@ def body(worker: Worker) -> None:
     # A peer that closes while the other end is full takes with it what is under way.
     worker.hold_s = HOLD_S if stream.complete else LAST_REPORTS_S
     if stream.complete:
-        checkpoint.save_weights(trainer.evaluated.state_dict(), worker.run_dir / "model.safetensors")
+        try:
+            checkpoint.save_weights(trainer.evaluated.state_dict(), worker.run_dir / "model.safetensors")
+        except OSError as error:
+            # As a mistake in the configuration: another Boss could not write it either.
+            raise ConfigError("run.dir", str(worker.run_dir), f"model.safetensors not written: {error}") from None
 
 
 if __name__ == "__main__":

@@ -111,6 +111,12 @@ class Ready(Message):
     tag: ClassVar[str] = "ready"
 
 
+class Saving(Message):
+    """Worker -> supervisor: writes its part of a checkpoint now, and is silent meanwhile."""
+
+    tag: ClassVar[str] = "saving"
+
+
 class Start(Message):
     """Supervisor -> worker: every worker is ready; `peers` are their incarnations.
 
@@ -398,6 +404,6 @@ class Want(Message):
 
 TAGS: dict[str, type[Message]] = {
     cls.tag: cls
-    for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Release, Beat, Record, Done, Failed,
+    for cls in (Hello, Welcome, DataSpec, Ready, Saving, Start, Stop, Release, Beat, Record, Done, Failed,
                 Open, Credit, Unmapped, Batch, Filled, End, Features, Losses, Mark, Weights, Want, Part)
 }  # fmt: skip

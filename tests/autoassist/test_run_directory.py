@@ -10,6 +10,7 @@ from autoassist import launch as module
 from autoassist.config import load
 from autoassist.launch import launch
 from autoassist.machine import Machine
+from proto import checkpoint
 from proto.config import RunConfig
 from proto.errors import ConfigError
 
@@ -60,6 +61,31 @@ def test_what_the_user_can_mend_leaves_no_run_directory(ending, settings, consol
     with pytest.raises(ConfigError, match=r"^boss\.model = 'x': no$"):
         launch(settings("run.name=r"), console)
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_run_that_cannot_go_back_to_its_checkpoint_now_keeps_it(settings, console, tmp_path, monkeypatch):
+    run_dir = tmp_path / "runs" / "r"
+
+    class Supervisor:
+        clock, refused = None, {}
+
+        def __init__(self, settings, run_dir, view, resume, *_, **__):
+            self.resume = resume
+
+        def run(self):
+            if self.resume is not None:
+                raise ConfigError("run.dir", str(run_dir), "cannot be written to: Read-only file system")
+            name = checkpoint.name_of(3)
+            files = checkpoint.write_part(run_dir, name, "boss", lambda path: path.write_text("weights"), {})
+            checkpoint.complete(run_dir, name, {"files": files, "cpu_s": {}})
+            machine = Machine("digest", RunConfig(), 0.0)
+            machine.again = True
+            return machine
+
+    monkeypatch.setattr(module, "Supervisor", Supervisor)
+    assert launch(settings("run.name=r"), console) == module.RESUMABLE
+    assert "cannot be written to: Read-only file system" in console.file.getvalue()
+    assert checkpoint.newest(run_dir) is not None
 
 
 @pytest.mark.parametrize("reason", ["boss crashed: ValueError: [/x]", "boss crashed: KeyError: '[red]'"])
