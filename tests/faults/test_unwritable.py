@@ -62,6 +62,13 @@ def test_a_file_system_that_takes_nothing_any_more(breaks, mends, problem, start
     assert resumed.endswith("\n0\n"), resumed
 
 
+def test_a_place_for_run_directories_that_is_read_only_is_one_line(start_run):
+    run = start_run("run.dir=/proc/runs")
+    assert run.wait() == 2
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("autoassist: run.dir = '/proc/runs': cannot make /proc/runs/r: ")
+
+
 def test_metrics_that_cannot_be_written_stop_nothing(start_run, tmp_path):
     (tmp_path / "net.py").write_text(CODE)
     run = start_run(*WORDS, "boss.checkpoint_every=0")
