@@ -95,10 +95,9 @@ class Supervisor:
             alive = hold(socket_dir)
             name = self.resume.name if self.resume else ""
             info = RunInfo(run_id=self.run_id, socket_dir=socket_dir, supervisor_pid=os.getpid(), resume=name)
-            metrics = self._begin_files(info)
             ports.extend(Port(context, channel, "supervisor", socket_dir, codec) for channel in ("control", "status"))
             control, status = ports
-            with caught() as signals, self.view, metrics:
+            with caught() as signals, self.view, self._begin_files(info) as metrics:
                 return self._loop(control, status, metrics, signals)
         finally:
             self._kill_all()

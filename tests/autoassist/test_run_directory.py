@@ -2,6 +2,7 @@
 
 import io
 import json
+import resource
 
 import pytest
 from rich.console import Console
@@ -129,3 +130,14 @@ def test_a_run_directory_that_cannot_be_made_is_a_configuration_error(settings, 
     (tmp_path / "runs").write_text("a file where a folder is needed")
     with pytest.raises(ConfigError, match=r"run\.dir = .*cannot make"):
         launch(settings("run.name=r"), console)
+
+
+def test_a_disk_without_room_for_the_configuration_leaves_no_run_directory(settings, console, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(ConfigError, match=r"cannot make .*/r: File too large"):
+            launch(settings("run.name=r"), console)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list((tmp_path / "runs").iterdir()) == []

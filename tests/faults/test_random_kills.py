@@ -39,7 +39,7 @@ def test_boss(seed, start_run, tmp_path):
     (tmp_path / "net.py").write_text(CODE)
     run = start_run(*WORDS, "policy.name=uniform", "run.restart_boss=true", "boss.checkpoint_every=0.5")
     run.kill(until_trained(run, 1 + random.Random(seed).randrange(BATCHES - 40))["boss"])
-    assert run.wait(150) == 0, run.stdout + run.stderr
+    assert run.wait(400) == 0, run.stdout + run.stderr
     summary = run.summary()
     assert [restart["role"] for restart in summary["restarts"]] == ["boss"]
     assert summary["boss_instances"] == summary["candidates"] == BUDGET * N

@@ -122,8 +122,12 @@ def test_assistant_that_raises_once_is_started_again(raised, reason, start, tmp_
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(FAILING_ASSISTANT.replace("RAISED", raised))
     run = start(PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
-    summary = assert_whole(run, reason)
-    assert summary["reports_folded"] > 100, "the new one goes on from the mirror, and learns"
+    until_trained(run, 250)
+    (run.folder / "hold").touch()  # until the new one is there
+    (taken,) = run.until(lambda: run.records("taken_over"), "a new Assistant")
+    assert (taken["source"], taken["version"] > 50) == ("the Batcher's mirror", True)
+    (run.folder / "hold").unlink()
+    assert_whole(run, reason)
 
 
 @pytest.mark.slow
