@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import finish, median_interval
-from benchmarks.soak import workers
+from benchmarks.report import finish
+from benchmarks.soak import how_soon, workers
 from proto.messages import ROLES
 
 WORDS = ("run.name=restarts", "run.budget=1000000", "boss.model=linear", "boss.threads=1", "run.restart_boss=true",
@@ -35,15 +35,9 @@ def main() -> None:
     options = parser.parse_args()
     chance = random.Random(options.seed)
     restarts = [restart for _ in range(options.runs) for restart in killed_once_each(chance, options.words)]
-    figures: dict[str, Any] = {"runs": options.runs}
-    for role in ROLES:
-        times = [(r["away_s"], r["cold_start_s"]) for r in restarts if r["role"] == role and r["away_s"] is not None]
-        ratio, low, high = median_interval([away / cold for away, cold in times])
-        away, cold = (median_interval(column)[0] for column in zip(*times, strict=True))
-        print(f"{role:>10}: back {away:.2f} s after it was lost, first start {cold:.2f} s; {len(times)} times")
-        print(f"{'':>10}  ratio {ratio:.2f}, 90 % interval {low:.2f} to {high:.2f}")
-        figures |= {f"restarts_{role}": len(times), f"ratio_restart_vs_cold_start_{role}": round(ratio, 3)}
-        figures |= {f"interval_{role}": [round(low, 3), round(high, 3)]}
+    figures = {key: value for role in ROLES for key, value in how_soon(restarts, role).items()}
+    for key, value in figures.items():
+        print(f"{key:>40}  {value}")
     finish(**figures, seeds=[options.seed])
 
 
