@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from assistant.config import AssistantConfig
-from proto.control import DataSpec, Part, Ready, Start
+from proto.control import DataSpec, Part, Ready, Saving, Start
 from proto.learning import Mark
 from proto.lifecycle import Worker, run_worker
 
@@ -40,6 +40,7 @@ def body(worker: Worker) -> None:
     history = History(spec.ledger_size, worker.run.lag) if deterministic else None
 
     def save(mark: Mark) -> None:
+        worker.tell(Saving())
         try:
             files = checkpoint.save(worker.run_dir, mark.name, learner, history)
         except OSError as error:

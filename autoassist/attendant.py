@@ -21,6 +21,7 @@ from autoassist.config import load
 from autoassist.live import View, Workers
 from autoassist.supervisor import Resume, Supervisor
 from proto import checkpoint
+from proto.disk import reason, write_whole
 from proto.sockets import hold
 
 OUTCOME = "outcome.json"
@@ -50,7 +51,10 @@ def attend(run_dir: Path, resume: Resume | None) -> int:
         "failed": machine.failed,
         "workers": {role: state.values for role, state in machine.workers.items()},
     }
-    (run_dir / OUTCOME).write_text(json.dumps(outcome))
+    try:
+        write_whole(run_dir / OUTCOME, json.dumps(outcome))
+    except OSError as error:
+        view.say(f"{OUTCOME} not written: {reason(error)}", "red")
     return machine.exit_code
 
 

@@ -33,9 +33,13 @@ class Collector:
             checkpoint.complete(self.run_dir, part.name, {"files": files, **plain, **self._facts()})
             self.written += 1
         except OSError as error:
-            self._say(f"checkpoint {part.name} not written: {error}; the one before it stays", "yellow")
+            self.refused(part.name, error)
         # Parts of older ones that never came together will not any more.
         self._parts = {name: rest for name, rest in self._parts.items() if name > part.name}
+
+    def refused(self, name: str, error: OSError) -> None:
+        """The disk did not take what belongs to checkpoint `name`."""
+        self._say(f"checkpoint {name} not written: {error}; the one before it stays", "yellow")
 
     def settle(self) -> None:
         """The run has ended. Where the Assistant was away, the part it wrote last serves for the newest checkpoint."""
@@ -45,7 +49,7 @@ class Collector:
             try:
                 files = checkpoint.borrow(self.run_dir, name, "assistant")
             except OSError as error:
-                self._say(f"checkpoint {name} not written: {error}; the one before it stays", "yellow")
+                self.refused(name, error)
                 continue
             if files:
                 self.add("assistant", Part(name=name, files=files, plain={}))

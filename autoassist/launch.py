@@ -16,6 +16,7 @@ from autoassist.live import View
 from autoassist.signals import caught
 from autoassist.supervisor import Resume, Supervisor, cpu_seconds
 from proto import checkpoint
+from proto.disk import reason
 from proto.errors import ConfigError
 from proto.messages import ROLES
 
@@ -34,7 +35,8 @@ def launch(settings: Settings, console: Console) -> int:
         with rundir.locked(run_dir):
             return _run(settings, run_dir, None, console)
     except ConfigError:
-        shutil.rmtree(run_dir)  # nothing was trained, and the name is free again for the corrected run
+        # Nothing was trained, and the name is free again for the corrected run.
+        shutil.rmtree(run_dir, ignore_errors=True)
         raise
 
 
@@ -57,7 +59,10 @@ def _run(settings: Settings, run_dir: Path, resume: Resume | None, console: Cons
     checkpoint.discard_partial(run_dir)
     view = View(console, settings.run.budget)
     summary = (_serial if settings.run.serial else _processes)(settings, run_dir, resume, view)
-    summaries.write(summary, run_dir / "summary.json")
+    try:
+        summaries.write(summary, run_dir / "summary.json")
+    except OSError as error:
+        view.say(f"summary.json not written: {reason(error)}", style="red")
     summaries.show(summary, console)
     console.print(f"summary, metrics, logs and weights: {run_dir}", highlight=False, soft_wrap=True)
     if summary["exit_code"] and checkpoint.newest(run_dir) is not None:
@@ -88,8 +93,11 @@ def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: V
         found = checkpoint.newest(run_dir)
         resume = Resume(*found) if found else Resume.beginning()
         view.say(f"all three go on from {resume.name or 'the beginning'}", "yellow")
-        supervisor = Supervisor(settings, run_dir, view, resume, machine.restarts.all, cpu_before)
-        machine = supervisor.run()
+        supervisor = Supervisor(settings, run_dir, view, resume, machine.restarts.all, cpu_before, supervisor.clock)
+        try:
+            machine = supervisor.run()
+        except ConfigError as error:
+            machine.give_up(str(error))
     if machine.exit_code == 2:
         raise ConfigError.told(machine.reason)
     exit_code = machine.exit_code
@@ -122,16 +130,18 @@ def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View
     cpu_before = time.process_time()
     with caught() as signals:
         workers = run_serial(settings, run_dir, resume, view, stop=lambda: bool(signals))
-    signalled = 0 if (run_dir / "model.safetensors").exists() else signals[0]
-    reason = f"stopped by {signal.Signals(signalled).name}" if signalled else "the budget is used up"
-    if signalled:
-        view.say(reason, style="red")
+    complete = (run_dir / "model.safetensors").exists()
+    signalled = 0 if complete or not signals else signals[0]
+    stopped = f"stopped by {signal.Signals(signalled).name}" if signalled else "model.safetensors was not written"
+    if not complete:
+        view.say(stopped, style="red")
+    failed = RESUMABLE if checkpoint.newest(run_dir) is not None else 1
     return summaries.summarise(
         workers,
         {**dict.fromkeys(ROLES), "supervisor": time.process_time() - cpu_before},
         **_facts(settings, resume),
-        exit_code=128 + signalled if signalled else 0,
-        exit_reason=reason,
+        exit_code=0 if complete else 128 + signalled if signalled else failed,
+        exit_reason="the budget is used up" if complete else stopped,
         killed=[],
         without_last_words=[],
         startup_s=None,

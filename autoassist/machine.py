@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from autoassist.restarts import Restart, Restarts
 from autoassist.state import Action, Kill, Say, Spawn, Tell, WorkerState
 from proto.config import RunConfig
-from proto.control import Beat, DataSpec, Done, Failed, Hello, Ready, Release, Start, Stop, Welcome
+from proto.control import Beat, DataSpec, Done, Failed, Hello, Ready, Release, Saving, Start, Stop, Welcome
 from proto.messages import ROLES, Message, Role
 
 HELLO_S = 120.0
@@ -24,6 +24,8 @@ BOSS_STOP_S = 2.5
 """How much of that the Boss has to itself."""
 STOP_BEFORE_START_S = 0.3
 """The same while workers are still starting: they have nothing to lose, and may be busy importing."""
+SAVE_S = 30.0
+"""How long a worker that writes its part of a checkpoint may be silent. Schedulers that end a job wait so long."""
 LAST_REPORTS_S = 0.3
 """How long the reports of a Boss that died may be on their way."""
 
@@ -45,7 +47,7 @@ class Machine:
         """Whether all three are to go on from the last checkpoint."""
         self.restarts = Restarts(run.max_restarts, before)
         self.run, self._digest, self._by_hand = run, digest, frozenset(run.by_hand)
-        self._cold_s: dict[Role, float] = {}
+        self._went_back = bool(before)
         self._peers: dict[Role, int] = dict.fromkeys(ROLES, 0)
         """The incarnations that are, or were last, at work."""
         self._stop_at: float | None = None
@@ -80,13 +82,11 @@ class Machine:
         state = self.workers[role]
         if isinstance(message, Hello | Beat | Done | Failed) and state.pid not in (0, message.pid):
             return []  # one that is dead by now
-        state.heard_at = now
+        state.heard_at, state.silent_until = now, now + SAVE_S if isinstance(message, Saving) else now
         match message:
             case Hello() if state.phase == "starting" and role == message.role:
                 state.phase, state.pid = "building", message.pid
-                self._cold_s.setdefault(role, now - state.begun_at)
-                if state.incarnation:
-                    self.restarts.back(role, self._cold_s[role], now)
+                self.restarts.came(role, now - state.begun_at, now)
                 actions: list[Action] = [Tell(role, Welcome(incarnation=state.incarnation, digest=self._digest))]
                 if self.spec is not None and role != "batcher":
                     actions.append(Tell(role, self.spec))
@@ -167,13 +167,16 @@ class Machine:
     def ticked(self, now: float) -> list[Action]:
         """Time has passed."""
         if self._stop_at is not None:
+            if any(state.silent_until > now for state in self.workers.values() if state.phase != "gone"):
+                self._stop_at = max(self._stop_at, now + STOP_S)
             if now >= self._stop_at:
                 return self._kill_rest()
             return self._tell_rest() if now >= self._stop_at - STOP_S + BOSS_STOP_S else []
         actions = self._start_again(now)
         for role in ("batcher", "assistant"):
             state, silent = self.workers[role], now - self.workers[role].heard_at
-            if state.phase in ("running", "failing") and silent > self.run.hang_s and role not in self._by_hand:
+            hangs = silent > self.run.hang_s and now > state.silent_until and role not in self._by_hand
+            if state.phase in ("running", "failing") and hangs:
                 actions += self._end_of(role, f"{role} gave no sign of life for {self.run.hang_s:g} s")
         for role, state in self.workers.items():
             if state.phase == "starting" and role not in self._by_hand and now - state.begun_at > HELLO_S:
@@ -184,6 +187,10 @@ class Machine:
         return actions
 
     # -- decisions
+
+    def give_up(self, reason: str) -> None:
+        """The run cannot go on from its last checkpoint now."""
+        self.exit_code, self.reason, self.again = 1, reason, False
 
     def stop(self, reason: str, now: float, within: float = STOP_S) -> list[Action]:
         """Ask all workers to end: a Boss that trains first, since the others serve its last steps and checkpoint."""
@@ -272,7 +279,7 @@ class Machine:
     def _fail(self, role: Role, code: int, problem: str, now: float) -> list[Action]:
         if not self.stopping:
             # Once training has begun there is something to lose: that is no mere mistake in the configuration.
-            self.exit_code, self.failed = (1 if self.started_at is not None else code), role
+            self.exit_code, self.failed = (1 if self.started_at is not None or self._went_back else code), role
         return self.stop(problem, now)
 
     def _kill_rest(self) -> list[Action]:

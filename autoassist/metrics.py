@@ -4,11 +4,12 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from proto.disk import reason, write_whole
 from proto.messages import Role, Value
 
 BEAT_EVERY_S = 2.0
@@ -20,16 +21,28 @@ class MetricsFile:
     """Appends to metrics.jsonl. Each line has `t` (seconds since the run began), `role`, `event` and the values.
 
     A run that goes on from a checkpoint first cuts what was written after it: what is trained again counts once.
+    A line that the disk does not take is left out; the first time that is said.
     """
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any] | None = None) -> None:
-        """`manifest` is the checkpoint's that the run goes on from."""
+    def __init__(
+        self,
+        path: Path,
+        manifest: Mapping[str, Any] | None = None,
+        say: Callable[[str, str], None] = lambda line, style: None,
+    ) -> None:
+        """`manifest` is the checkpoint's that the run goes on from; `say(line, style)` shows a line to the user.
+
+        Raises OSError when there can be no such file.
+        """
         before = 0.0
         if manifest is not None:
             before = float(manifest["t"])
-            kept = [line for line in path.read_text().splitlines() if _before(json.loads(line), manifest)]
-            path.write_text("".join(f"{line}\n" for line in kept))
-        self._file = path.open("a", buffering=1)
+            kept = [line for line in path.read_text(errors="replace").splitlines() if _before(line, manifest)]
+            write_whole(path, "".join(f"{line}\n" for line in kept))
+        self._file = path.open("ab", buffering=0)
+        self._say = say
+        self._cut = self._said = False
+        """Whether the last line is cut off, and whether a line that was left out has been told of."""
         self._began = time.monotonic() - before
         self._beats: dict[Role, float] = {}
 
@@ -52,7 +65,18 @@ class MetricsFile:
             for key, value in values.items()
         }
         line = {"t": round(self.t, 3), "role": role, "event": event, **finite}
-        self._file.write(json.dumps(line) + "\n")
+        self._append(json.dumps(line) + "\n")
+
+    def _append(self, line: str) -> None:
+        whole = ("\n" if self._cut else "") + line
+        try:
+            self._cut = self._file.write(whole.encode()) < len(whole)
+            problem = "no room" if self._cut else ""
+        except OSError as error:
+            problem = reason(error)
+        if problem and not self._said:
+            self._said = True
+            self._say(f"metrics.jsonl: {problem}; lines are left out while that is so, training goes on", "yellow")
 
     def beat(self, role: Role, values: Mapping[str, Value]) -> None:
         """Writes the metrics of a heartbeat, at most every two seconds for each worker."""
@@ -62,8 +86,12 @@ class MetricsFile:
             self.write(role, "beat", values)
 
 
-def _before(line: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Whether a line tells of something the checkpoint has seen."""
+def _before(text: str, manifest: Mapping[str, Any]) -> bool:
+    """Whether a line tells of something the checkpoint has seen; one that was cut off tells of nothing."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return False
     if "trained" in line:
         return bool(line["trained"] <= manifest["evaluated" if line["event"] == "eval" else "trained"])
     return bool(line["t"] <= manifest["t"])

@@ -46,6 +46,7 @@ class Restarts:
     def __init__(self, most: int, before: Sequence[Restart] = ()) -> None:
         """`before`: those of the same run before it went back to a checkpoint."""
         self.most, self.all = most, list(before)
+        self._cold_s = {restart.role: restart.cold_s for restart in before if restart.cold_s is not None}
         self._row: dict[Role, tuple[int, float]] = {}
         """Role -> how often it died in a row without having been healthy, and when it did last."""
 
@@ -55,17 +56,18 @@ class Restarts:
 
     def add(self, role: Role, reason: str, step: int, now: float) -> float:
         """`role` was lost at `now` and is to be started again; returns the seconds to wait before."""
-        self.all.append(Restart(role, reason, step, now))
+        self.all.append(Restart(role, reason, step, now, cold_s=self._cold_s.get(role)))
         times, last = self._row.get(role, (0, float("-inf")))
         times = 1 if now - last > HEALTHY_S else times + 1
         self._row[role] = times, now
         return 0.0 if times == 1 else min(FIRST_WAIT_S * 2 ** (times - 2), LONGEST_WAIT_S)
 
-    def back(self, role: Role, cold_s: float | None, now: float) -> None:
-        """The new worker `role` has said HELLO."""
+    def came(self, role: Role, after_s: float, now: float) -> None:
+        """Worker `role` has said HELLO, `after_s` after it was started."""
+        self._cold_s.setdefault(role, round(after_s, 3))
         for restart in reversed(self.all):
             if restart.role == role and restart.back_at is None:
-                restart.back_at, restart.cold_s = now, None if cold_s is None else round(cold_s, 3)
+                restart.back_at = now
                 return
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from autoassist.config import Settings, to_toml
 from proto.config import RunInfo
+from proto.disk import reason
 from proto.errors import ConfigError
 
 
@@ -29,7 +31,8 @@ def make(settings: Settings) -> tuple[Settings, Path]:
         busy = f"{run_dir} is used by a run that is under way (pid {pid})" if pid else f"{run_dir} exists already"
         raise ConfigError("run.name", name, f"{busy}; choose another name or remove it") from None
     except OSError as error:
-        raise ConfigError("run.dir", settings.run.dir, f"cannot make {run_dir}: {error.strerror}") from None
+        shutil.rmtree(run_dir, ignore_errors=True)  # the name is free again once there is room
+        raise ConfigError("run.dir", settings.run.dir, f"cannot make {run_dir}: {reason(error)}") from None
     return settings, run_dir
 
 

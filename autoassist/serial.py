@@ -25,7 +25,7 @@ from boss.outlet import LossOutlet
 from boss.progress import Progress
 from boss.trainer import Trainer, device_name
 from proto.batches import Batch, End
-from proto.control import Part
+from proto.control import Part, Saving
 from proto.learning import Losses, Mark
 from proto.messages import Role, Value
 from proto.transport import Layout
@@ -68,8 +68,12 @@ class SerialStream:
         if isinstance(message, Losses):
             self.learner.fold_losses(message)
         elif isinstance(message, Mark):
-            files = assistant.checkpoint.save(self.run_dir, message.name, self.learner, self.history)
-            self.collector.add("assistant", Part(name=message.name, files=files, plain={}))
+            try:
+                files = assistant.checkpoint.save(self.run_dir, message.name, self.learner, self.history)
+            except OSError as error:
+                self.collector.refused(message.name, error)
+            else:
+                self.collector.add("assistant", Part(name=message.name, files=files, plain={}))
         return True
 
     def _publish(self) -> None:
@@ -100,7 +104,7 @@ def run_serial(
     learner = Learner(core.spec, settings.assistant, ordered=True)
     history = History(core.spec.ledger_size, run.lag)
     trainer, account = Trainer(run, config, core.spec), Account()
-    with MetricsFile(run_dir / "metrics.jsonl", resume.manifest if resume else None) as metrics:
+    with MetricsFile(run_dir / "metrics.jsonl", resume.manifest if resume else None, view.say) as metrics:
         collector = Collector(run_dir, lambda: {"t": metrics.t, "cpu_s": {"supervisor": time.process_time()}}, view.say)
         stream = SerialStream(core, learner, history, run_dir, collector, lambda: stop() and trainer.between_steps)
         outlet = LossOutlet(stream.send, config.loss_queue, prompt=True)
@@ -110,9 +114,12 @@ def run_serial(
             for snapshot in history.replay():
                 core.fold(snapshot)
         every = max(1, round(config.checkpoint_every * core.spec.train_size)) if config.checkpoint_every else 0
-        checkpointer = boss.checkpoint.Checkpointer(
-            run_dir, every, trainer, account, outlet, lambda part: collector.add("boss", part), view.say
-        )
+
+        def tell(message: Part | Saving) -> None:
+            if isinstance(message, Part):
+                collector.add("boss", message)
+
+        checkpointer = boss.checkpoint.Checkpointer(run_dir, every, trainer, account, outlet, tell, view.say)
         core.open(account.open(incarnation=0, slots=1, eval_every=config.eval_every))
 
         def record(event: str, values: dict[str, Value]) -> None:
@@ -136,7 +143,10 @@ def run_serial(
             checkpointer.save()
     core.write_suspects(run_dir / "suspects.csv")
     if stream.complete:
-        boss.checkpoint.save_weights(trainer.evaluated.state_dict(), run_dir / "model.safetensors")
+        try:
+            boss.checkpoint.save_weights(trainer.evaluated.state_dict(), run_dir / "model.safetensors")
+        except OSError as error:
+            view.say(f"model.safetensors not written: {error}", "red")
     return {
         "batcher": core.metrics(),
         "boss": {

@@ -63,6 +63,8 @@ class WorkerState:
     """Why it ends, if that is known before it has."""
     begun_at: float = 0.0
     heard_at: float = 0.0
+    silent_until: float = 0.0
+    """Until when its silence is no sign of death."""
     again_at: float = 0.0
     """When it is to be started again, while it waits for that."""
 

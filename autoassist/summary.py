@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proto.disk import write_whole
 from proto.messages import Value
 
 Values = Mapping[str, Value]
@@ -83,7 +84,8 @@ def summarise(workers: Mapping[Any, Values], cpu_s: Mapping[str, float | None], 
 
 
 def write(summary: Mapping[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    """Raises OSError."""
+    write_whole(path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
 
 def show(summary: Mapping[str, Any], console: Console) -> None:

@@ -1,5 +1,6 @@
 """Starts the three workers, watches them, ends them: the input and output around `autoassist.machine`."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import process_time
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import zmq
 
@@ -28,6 +29,8 @@ from proto import slots
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml
 from proto.control import Part, Record
+from proto.disk import reason
+from proto.errors import ConfigError
 from proto.messages import ROLES, Message, Role
 from proto.sockets import Port, hold, make_socket_dir, refusals, sweep
 
@@ -61,9 +64,10 @@ class Supervisor:
         resume: Resume | None,
         before: Sequence[Restart] = (),
         cpu_before: float = 0.0,
+        clock: AwakeClock | None = None,
     ) -> None:
-        """`before` are the restarts before the run went back to the checkpoint of `resume`; `cpu_before`: CPU seconds
-        of this process that are not the run's."""
+        """`before` are the restarts before the run went back to the checkpoint of `resume`, by the `clock` of then;
+        `cpu_before`: CPU seconds of this process that are not the run's."""
         self.settings, self.run_dir, self.view, self.resume, self.before = settings, run_dir, view, resume, before
         self.cpu_before = cpu_before
         self.run_id = f"{settings.run.name}-{os.urandom(4).hex()}"
@@ -74,10 +78,13 @@ class Supervisor:
         """A descriptor for each process that can be read once it has ended."""
         self._ended_at: dict[Role, float] = {}
         self._poller = zmq.Poller()
-        self._clock = AwakeClock()
+        self.clock = clock or AwakeClock()
 
     def run(self) -> Machine:
-        """Runs to the end, whatever it is; nothing of it is left when this returns."""
+        """Runs to the end, whatever it is; nothing of it is left when this returns.
+
+        Raises ConfigError when the run directory cannot be written to at the start.
+        """
         sweep()
         slots.sweep()
         socket_dir = make_socket_dir()
@@ -89,11 +96,9 @@ class Supervisor:
             alive = hold(socket_dir)
             name = self.resume.name if self.resume else ""
             info = RunInfo(run_id=self.run_id, socket_dir=socket_dir, supervisor_pid=os.getpid(), resume=name)
-            info.save(self.run_dir)
             ports.extend(Port(context, channel, "supervisor", socket_dir, codec) for channel in ("control", "status"))
             control, status = ports
-            manifest = self.resume.manifest if self.resume else None
-            with caught() as signals, self.view, MetricsFile(self.run_dir / "metrics.jsonl", manifest) as metrics:
+            with caught() as signals, self.view, self._begin_files(info) as metrics:
                 return self._loop(control, status, metrics, signals)
         finally:
             self._kill_all()
@@ -105,10 +110,19 @@ class Supervisor:
                 os.close(alive)
             shutil.rmtree(socket_dir, ignore_errors=True)
 
+    def _begin_files(self, info: RunInfo) -> MetricsFile:
+        try:
+            info.save(self.run_dir)
+            (self.run_dir / "logs").mkdir(exist_ok=True)
+            manifest = self.resume.manifest if self.resume else None
+            return MetricsFile(self.run_dir / "metrics.jsonl", manifest, self.view.say)
+        except OSError as error:
+            raise ConfigError("run.dir", str(self.run_dir), f"cannot be written to: {reason(error)}") from None
+
     def _loop(self, control: Port, status: Port, metrics: MetricsFile, signals: list[int]) -> Machine:
         run = self.settings.run
         digest = read_toml(self.run_dir / "config.toml")[1]
-        machine = Machine(digest, run, self._clock.now(), self.before)
+        machine = Machine(digest, run, self.clock.now(), self.before)
         for role in ROLES:
             self._start(role, machine)
 
@@ -120,7 +134,7 @@ class Supervisor:
             self._poller.register(port.socket, zmq.POLLIN)
         while not machine.finished:
             self._poller.poll(TICK_MS)
-            now = self._clock.now()
+            now = self.clock.now()
             actions: list[Action] = []
             for sender, message in control.receive():
                 if isinstance(message, Part) and sender in ROLES:
@@ -162,8 +176,6 @@ class Supervisor:
 
     def _start(self, role: Role, machine: Machine) -> None:
         """Starts worker `role` as `python -m ROLE --run-dir DIR`, unless the user does."""
-        logs = self.run_dir / "logs"
-        logs.mkdir(exist_ok=True)
         command = [sys.executable, "-m", role, "--run-dir", str(self.run_dir)]
         if role in self.settings.run.by_hand:
             self.view.say(f"waiting for you to start the {role}: {shlex.join(command)}")
@@ -171,7 +183,7 @@ class Supervisor:
         # A folder of the user's must not hide a package of ours, and numpy must not take the Boss's cores.
         quiet = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
         threads = {} if role == "boss" else dict.fromkeys(THREADS, "1")
-        with kept_from_children(), (logs / f"{role}.log").open("ab") as file:
+        with kept_from_children(), self._log_of(role) as file:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -183,7 +195,15 @@ class Supervisor:
         self._processes[role] = process
         self._exits[role] = os.pidfd_open(process.pid)
         self._poller.register(self._exits[role], zmq.POLLIN)
-        machine.spawned(role, process.pid, self._clock.now())
+        machine.spawned(role, process.pid, self.clock.now())
+
+    def _log_of(self, role: Role) -> BinaryIO:
+        """Where what `role` says goes to: nowhere, where the disk refuses, since a worker without a log beats none."""
+        try:
+            return (self.run_dir / "logs" / f"{role}.log").open("ab")
+        except OSError as error:
+            self.view.say(f"no log of the {role}: {reason(error)}", "yellow")
+            return open(os.devnull, "ab")
 
     def _ended(self, machine: Machine, now: float) -> Iterator[Role]:
         """Workers whose process has ended, once their last words have been read."""
@@ -227,11 +247,15 @@ class Supervisor:
                 self.view.say(action.text, "yellow")
                 what = {"worker": action.role, "pid": action.pid, "step": machine.step, "text": action.text}
                 metrics.write("supervisor", "event", what)
-                with (self.run_dir / "logs" / "supervisor.log").open("a") as file:
-                    begin = f"{datetime.now():%F %T} supervisor {os.getpid()} step {machine.step}"
-                    file.write(f"{begin} {action.role} {action.pid}: {action.text}\n")
+                begin = f"{datetime.now():%F %T} supervisor {os.getpid()} step {machine.step}"
+                self._note(f"{begin} {action.role} {action.pid}: {action.text}\n")
             case _:
                 pass
+
+    def _note(self, line: str) -> None:
+        """Adds `line` to the supervisor's log, which a disk that refuses it does not get."""
+        with contextlib.suppress(OSError), (self.run_dir / "logs" / "supervisor.log").open("a") as file:
+            file.write(line)
 
     def _kill_all(self) -> None:
         for role, process in self._processes.items():

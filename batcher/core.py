@@ -312,8 +312,11 @@ class BatcherCore:
         return np.bincount(np.where(labels < 0, classes, labels), minlength=classes + 1).astype(np.int64)
 
     def write_suspects(self, path: Path) -> None:
-        """Writes the suspects as CSV."""
-        write(path, self.selector, self.spec.class_names, getattr(self.train.split, "describe", None))
+        """Writes the suspects as CSV; a disk that refuses them is a warning in the log."""
+        try:
+            write(path, self.selector, self.spec.class_names, getattr(self.train.split, "describe", None))
+        except OSError as error:
+            log.warning("%s not written: %s", path.name, error)
 
     def metrics(self) -> dict[str, Value]:
         return {

@@ -5,6 +5,7 @@ python -m benchmarks.soak --minutes 30 [--every 60] [section.key=value ...]
 
 import argparse
 import json
+import os
 import random
 import shutil
 import signal
@@ -13,9 +14,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-from benchmarks.report import finish
-from proto.messages import ROLES
+from benchmarks.report import finish, median_interval
+from proto.messages import ROLES, Role
 
 SETTLED_MINUTE = 3.0
 WORDS = ("run.name=soak", "run.budget=1000000", "run.max_restarts=1000000", "boss.model=mlp", "boss.threads=1",
@@ -46,20 +48,20 @@ def soak(folder: Path, seconds: float, every: float, chance: random.Random, word
     log = folder / "soak" / "metrics.jsonl"
     began, killed, settled, newest = time.monotonic(), 0, {}, {}
     try:
-        while time.monotonic() - began < seconds and process.poll() is None:
+        elapsed = 0.0
+        # To the end, and until the worker that was killed last is back: each has a size then.
+        while (elapsed < seconds or len(newest) < 4) and process.poll() is None:
             time.sleep(1.0)
             elapsed = time.monotonic() - began
-            pids = workers(log)
-            newest = {role: megabytes(pid) for role, pid in pids.items() if megabytes(pid)} | {
-                "supervisor": megabytes(process.pid)
-            }
+            pids = {role: pid for role, pid in workers(log).items() if Path(f"/proc/{pid}").exists()}
+            newest = {role: megabytes(pid) for role, pid in {**pids, "supervisor": process.pid}.items()}
             if elapsed >= min(SETTLED_MINUTE * 60, seconds / 2) and not settled and len(newest) == 4:
                 settled = newest
-            # Not in the last half minute, so that what is measured at the end is a whole run.
-            if elapsed >= (killed + 1) * every and elapsed < seconds - 30:
+            # Not in the last half minute, so that what is measured at the end has settled.
+            mortal = [role for role in ("batcher", "assistant") if role in pids]
+            if elapsed >= (killed + 1) * every and elapsed < seconds - 30 and mortal:
                 killed += 1
-                role = chance.choice(("batcher", "assistant"))
-                subprocess.run(["kill", "-9", str(pids[role])], check=False)
+                os.kill(pids[chance.choice(mortal)], signal.SIGKILL)
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)
@@ -78,6 +80,20 @@ def soak(folder: Path, seconds: float, every: float, chance: random.Random, word
         "frames_refused": summary["frames_refused"],
         **{f"end_mb_{role}": round(mb, 1) for role, mb in newest.items()},
         **growth,
+        **{key: value for role in ROLES for key, value in how_soon(summary["restarts"], role).items()},
+    }
+
+
+def how_soon(restarts: list[dict[str, Any]], role: Role) -> dict[str, Any]:
+    """How long `role` was away, from when it was lost to the first message of the new one, against its first start."""
+    ratios = [r["away_s"] / r["cold_start_s"] for r in restarts if r["role"] == role and r["away_s"] is not None]
+    if not ratios:
+        return {}
+    ratio, low, high = (round(value, 3) for value in median_interval(ratios))
+    return {
+        f"restarts_{role}": len(ratios),
+        f"ratio_restart_vs_cold_start_{role}": ratio,
+        f"interval_{role}": [low, high],
     }
 
 

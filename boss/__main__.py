@@ -7,6 +7,7 @@ from functools import partial
 from boss.config import BossConfig
 from proto.batches import Batch, End
 from proto.control import DataSpec, Ready, Start
+from proto.errors import ConfigError
 from proto.lifecycle import Worker, run_worker
 from proto.messages import Value
 from proto.slot_receiver import SlotReceiver
@@ -94,7 +95,11 @@ def body(worker: Worker) -> None:
     # A peer that closes while the other end is full takes with it what is under way.
     worker.hold_s = HOLD_S if stream.complete else LAST_REPORTS_S
     if stream.complete:
-        checkpoint.save_weights(trainer.evaluated.state_dict(), worker.run_dir / "model.safetensors")
+        try:
+            checkpoint.save_weights(trainer.evaluated.state_dict(), worker.run_dir / "model.safetensors")
+        except OSError as error:
+            # As a mistake in the configuration: another Boss could not write it either.
+            raise ConfigError("run.dir", str(worker.run_dir), f"model.safetensors not written: {error}") from None
 
 
 if __name__ == "__main__":

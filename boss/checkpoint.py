@@ -14,7 +14,7 @@ from boss.outlet import LossOutlet
 from boss.state import State
 from proto import checkpoint
 from proto.batches import Batch
-from proto.control import Part
+from proto.control import Part, Saving
 from proto.learning import Mark
 from proto.messages import Value
 
@@ -45,10 +45,11 @@ class Checkpointer:
         trainer: Trains,
         account: Account,
         outlet: LossOutlet,
-        tell: Callable[[Part], None],
+        tell: Callable[[Part | Saving], None],
         warn: Callable[[str], None],
     ) -> None:
-        """`tell` is given what the supervisor is told once the part is on disk, `warn` what the user should see."""
+        """`tell` is given what the supervisor is told before a part is written and once it is on disk, `warn` what
+        the user should see."""
         self.run_dir, self.every, self.trainer = run_dir, every, trainer
         self.account, self.outlet, self._tell, self._warn = account, outlet, tell, warn
         self.written = self.failed = 0
@@ -74,6 +75,7 @@ class Checkpointer:
         if self.account.trained == self._last:
             return
         self._last = self.account.trained
+        self._tell(Saving())
         name = checkpoint.name_of(self.account.batches)
         state = self.trainer.state()
         # On the device the newest reports may still be copying; the mark must come after them.

@@ -15,7 +15,21 @@ import numpy as np
 from pydantic import ValidationError
 
 from proto.batches import Batch, Credit, End, Filled, Open, Unmapped
-from proto.control import Beat, DataSpec, Done, Failed, Hello, Part, Ready, Record, Release, Start, Stop, Welcome
+from proto.control import (
+    Beat,
+    DataSpec,
+    Done,
+    Failed,
+    Hello,
+    Part,
+    Ready,
+    Record,
+    Release,
+    Saving,
+    Start,
+    Stop,
+    Welcome,
+)
 from proto.errors import Refused
 from proto.fields import DTYPES, NAMES
 from proto.learning import Features, Losses, Mark, Want, Weights
@@ -24,7 +38,7 @@ from proto.types import Array
 
 TAGS: dict[str, type[Message]] = {
     cls.tag: cls
-    for cls in (Hello, Welcome, DataSpec, Ready, Start, Stop, Release, Part, Beat, Record, Done, Failed,
+    for cls in (Hello, Welcome, DataSpec, Ready, Saving, Start, Stop, Release, Part, Beat, Record, Done, Failed,
                 Open, Credit, Unmapped, Batch, Filled, End, Features, Losses, Mark, Weights, Want)
 }  # fmt: skip
 """The class of each type tag that travels."""

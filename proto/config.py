@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from proto.disk import write_whole
 from proto.errors import ConfigError, nearest
 from proto.messages import Role
 
@@ -97,7 +98,8 @@ class RunInfo(BaseModel):
             ) from None
 
     def save(self, run_dir: Path) -> None:
-        (run_dir / "run.json").write_text(self.model_dump_json(indent=2) + "\n")
+        """Raises OSError."""
+        write_whole(run_dir / "run.json", self.model_dump_json(indent=2) + "\n")
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], str]:

@@ -84,6 +84,12 @@ class Ready(Message):
     tag: ClassVar[str] = "ready"
 
 
+class Saving(Message):
+    """Worker -> supervisor: writes its part of a checkpoint now, and is silent meanwhile."""
+
+    tag: ClassVar[str] = "saving"
+
+
 class Start(Message):
     """Supervisor -> worker: every worker is ready; `peers` are their incarnations.
 

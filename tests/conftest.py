@@ -133,7 +133,7 @@ class Run:
     def stderr(self) -> str:
         return self._err.read_text()
 
-    def until(self, condition: Callable[[], T], what: str, timeout: float = 45.0) -> T:
+    def until(self, condition: Callable[[], T], what: str, timeout: float = 120.0) -> T:
         """Waits for `condition` to be true; returns its value."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -174,7 +174,7 @@ class Run:
     def kill(self, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(pid, number)
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = 120.0) -> int:
         """Waits for the end; the exit code."""
         try:
             return self.process.wait(timeout)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from autoassist.machine import BOSS_STOP_S, END_S, HELLO_S, STOP_S, Machine
+from autoassist.machine import BOSS_STOP_S, END_S, HELLO_S, SAVE_S, STOP_S, Machine
 from autoassist.restarts import Restart
 from autoassist.state import Kill, Spawn, Tell
 from proto.config import RunConfig
-from proto.control import Beat, Done, Failed, Hello, Ready, Start, Stop, Welcome
+from proto.control import Beat, Done, Failed, Hello, Ready, Saving, Start, Stop, Welcome
 from proto.messages import ROLES
 
 PIDS = {"batcher": 11, "boss": 12, "assistant": 13}
@@ -256,6 +256,31 @@ def come_back(m, role, pid, now):
     return actions + say(m, role, Ready(), now)
 
 
+class TestSaving:
+    def test_a_worker_that_writes_its_part_of_a_checkpoint_is_waited_for(self, data_spec):
+        m = running(data_spec)
+        m.signalled(SIGTERM, 10.0)
+        say(m, "boss", Saving(), 10.5)
+        assert m.ticked(10.5 + SAVE_S - 1) == [], "the others are not told to end either"
+        assert stops(say(m, "boss", done("boss"), 10.5 + SAVE_S)) == {"batcher", "assistant"}
+        assert kills(m.ticked(10.5 + SAVE_S + STOP_S)) == set(ROLES)
+
+    def test_but_not_for_ever(self, data_spec):
+        m = running(data_spec)
+        m.signalled(SIGTERM, 10.0)
+        say(m, "boss", Saving(), 10.5)
+        m.ticked(10.4 + SAVE_S)
+        assert kills(m.ticked(10.5 + SAVE_S + STOP_S)) == set(ROLES)
+
+    def test_its_silence_is_no_sign_of_death(self, data_spec):
+        m = running(data_spec, hang_s=5)
+        for role in ("assistant", "batcher"):
+            say(m, role, Beat(role=role, pid=PIDS[role], values={}), 10.0)
+        say(m, "assistant", Saving(), 10.0)
+        assert kills(m.ticked(16.0)) == {"batcher"}
+        assert kills(m.ticked(10.1 + SAVE_S)) == {"assistant"}
+
+
 class TestRestart:
     @pytest.mark.parametrize("role", ["batcher", "assistant"])
     def test_a_worker_that_is_killed_is_started_again_and_all_are_told(self, role, data_spec):
@@ -316,6 +341,22 @@ class TestRestart:
         before = [Restart("boss", "boss was killed by SIGKILL", 3, 0.0)]
         m = Machine("digest", RunConfig(max_restarts=1), 0.0, before)
         assert m.restarts.used_up
+
+    def test_what_goes_wrong_when_it_goes_back_is_a_failure_with_something_to_lose(self):
+        m = Machine(
+            "digest", RunConfig(restart_boss=True), 0.0, [Restart("boss", "boss was killed by SIGKILL", 3, 0.0)]
+        )
+        say(m, "batcher", hello("batcher"))
+        say(m, "batcher", failed("batcher", "config", "data.root = 'x': is not there"))
+        assert (m.exit_code, m.again, m.reason) == (1, False, "data.root = 'x': is not there")
+
+    def test_how_long_a_boss_was_away_is_known_when_it_is_back(self, data_spec):
+        m = running(data_spec, restart_boss=True)
+        m.exited("boss", -9, 10.0)
+        m = Machine("digest", RunConfig(restart_boss=True), 12.0, m.restarts.all)
+        say(m, "boss", hello("boss", 99), 14.5)
+        found = m.restarts.all[0].plain()
+        assert (found["away_s"], found["cold_start_s"]) == (4.5, 1.0), "the cold start is the first one"
 
     def test_one_that_dies_soon_again_waits_longer_each_time(self, data_spec):
         m, now, waits = running(data_spec, max_restarts=100), 10.0, []

@@ -2,6 +2,7 @@
 
 import io
 import json
+import resource
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,7 @@ from autoassist import launch as module
 from autoassist.config import load
 from autoassist.launch import launch
 from autoassist.machine import Machine
+from proto import checkpoint
 from proto.config import RunConfig
 from proto.errors import ConfigError
 
@@ -62,6 +64,31 @@ def test_what_the_user_can_mend_leaves_no_run_directory(ending, settings, consol
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+def test_a_run_that_cannot_go_back_to_its_checkpoint_now_keeps_it(settings, console, tmp_path, monkeypatch):
+    run_dir = tmp_path / "runs" / "r"
+
+    class Supervisor:
+        clock, refused = None, {}
+
+        def __init__(self, settings, run_dir, view, resume, *_, **__):
+            self.resume = resume
+
+        def run(self):
+            if self.resume is not None:
+                raise ConfigError("run.dir", str(run_dir), "cannot be written to: Read-only file system")
+            name = checkpoint.name_of(3)
+            files = checkpoint.write_part(run_dir, name, "boss", lambda path: path.write_text("weights"), {})
+            checkpoint.complete(run_dir, name, {"files": files, "cpu_s": {}})
+            machine = Machine("digest", RunConfig(), 0.0)
+            machine.again = True
+            return machine
+
+    monkeypatch.setattr(module, "Supervisor", Supervisor)
+    assert launch(settings("run.name=r"), console) == module.RESUMABLE
+    assert "cannot be written to: Read-only file system" in console.file.getvalue()
+    assert checkpoint.newest(run_dir) is not None
+
+
 @pytest.mark.parametrize("reason", ["boss crashed: ValueError: [/x]", "boss crashed: KeyError: '[red]'"])
 def test_a_failure_is_said_in_the_words_of_its_reason(reason, ending, settings, console):
     ending(1, reason)
@@ -103,3 +130,14 @@ def test_a_run_directory_that_cannot_be_made_is_a_configuration_error(settings, 
     (tmp_path / "runs").write_text("a file where a folder is needed")
     with pytest.raises(ConfigError, match=r"run\.dir = .*cannot make"):
         launch(settings("run.name=r"), console)
+
+
+def test_a_disk_without_room_for_the_configuration_leaves_no_run_directory(settings, console, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(ConfigError, match=r"cannot make .*/r: File too large"):
+            launch(settings("run.name=r"), console)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list((tmp_path / "runs").iterdir()) == []

@@ -5,6 +5,7 @@ import gc
 import itertools
 import os
 import time
+from collections import Counter
 from pathlib import Path
 
 import msgpack
@@ -14,11 +15,13 @@ import zmq
 from circle import RUN, Circle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from logged_ids import BUDGET, CODE, WORDS, assert_whole, trained_ids, until_trained
 from one_of_each import ONE_OF_EACH
 
 from autoassist.machine import Machine
+from proto.channels import CHANNELS
 from proto.codec import Codec
-from proto.config import RunConfig
+from proto.config import RunConfig, RunInfo
 from proto.messages import PROTOCOL
 
 AT_ONCE = 20
@@ -162,6 +165,29 @@ def test_no_frame_reaches_a_loop_as_an_exception_and_nothing_grows(make, request
     assert set(refused(circle)) >= {"header", "protocol", "run", "type", "array", "fields", "stale"}
     assert sum(refused(circle).values()) > frames / 2
     assert memory() - before < GROWTH_BYTES
+
+
+@pytest.mark.slow
+def test_strangers_at_every_socket_of_a_run_change_nothing(start_run, tmp_path):
+    (tmp_path / "net.py").write_text(CODE)
+    run = start_run(*WORDS, "policy.name=uniform")
+    until_trained(run, 50)
+    folder, context = RunInfo.load(run.run_dir).socket_dir, zmq.Context()
+    try:
+        for name, row in CHANNELS.items():
+            stranger = context.socket(row.connector)
+            stranger.linger = 1000
+            stranger.connect(f"ipc://{folder / name}")
+            for frames in (*PECULIAR, *VALID, [os.urandom(100)]):
+                with contextlib.suppress(zmq.Again):  # full
+                    stranger.send_multipart(frames, zmq.NOBLOCK)
+            stranger.close()
+    finally:
+        context.term()
+    summary = assert_whole(run)
+    assert set(Counter(trained_ids(run)).values()) == {BUDGET}
+    found = {(key.split("_")[0], key.split("_")[1]) for key in summary["frames_refused_by_kind"]}
+    assert found >= {(row.binds, name) for name, row in CHANNELS.items()}
 
 
 @pytest.fixture(scope="module")

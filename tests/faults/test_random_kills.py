@@ -1,7 +1,9 @@
-"""Each worker killed at 20 random moments of a short run: every run ends with exact accounting."""
+"""Each worker killed at 20 random moments of a short run: every run ends with exact accounting.
+
+How soon the new ones are there is measured by `python -m benchmarks.restarts`.
+"""
 
 import random
-import statistics
 from collections import Counter
 
 import pytest
@@ -10,8 +12,6 @@ from logged_ids import BUDGET, CODE, WORDS, N, assert_whole, trained_ids, until_
 pytestmark = pytest.mark.slow
 SEEDS = range(20)
 BATCHES = BUDGET * N // 8
-restarts = []
-"""Of all runs of this file so far."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -24,7 +24,6 @@ def test_batcher_and_assistant(seed, start_run, tmp_path):
     for role in sorted(moments, key=lambda role: moments[role]):
         run.kill(until_trained(run, moments[role])[role])
     summary = assert_whole(run, *(f"{role} was killed by SIGKILL" for role in moments))
-    restarts.extend(summary["restarts"])
     if policy == "uniform":
         assert summary["candidates"] == BUDGET * N
         assert set(Counter(trained_ids(run)).values()) == {BUDGET}
@@ -40,7 +39,7 @@ def test_boss(seed, start_run, tmp_path):
     (tmp_path / "net.py").write_text(CODE)
     run = start_run(*WORDS, "policy.name=uniform", "run.restart_boss=true", "boss.checkpoint_every=0.5")
     run.kill(until_trained(run, 1 + random.Random(seed).randrange(BATCHES - 40))["boss"])
-    assert run.wait(150) == 0, run.stdout + run.stderr
+    assert run.wait(400) == 0, run.stdout + run.stderr
     summary = run.summary()
     assert [restart["role"] for restart in summary["restarts"]] == ["boss"]
     assert summary["boss_instances"] == summary["candidates"] == BUDGET * N
@@ -48,11 +47,3 @@ def test_boss(seed, start_run, tmp_path):
     ids = trained_ids(run)[-N:]
     assert sorted(ids) == list(range(N)), "the last pass, whole"
     assert run.left() == []
-
-
-def test_the_new_worker_speaks_within_twice_its_cold_start():
-    if not restarts:
-        pytest.skip("looks at the runs of this file")
-    for role in ("batcher", "assistant"):
-        ratios = [r["away_s"] / r["cold_start_s"] for r in restarts if r["role"] == role and r["away_s"] is not None]
-        assert statistics.median(ratios) <= 2.0, ratios

@@ -1,5 +1,6 @@
 """A Batcher or an Assistant that dies or hangs in training is started again: nothing is lost or trained twice."""
 
+import os
 import signal
 from collections import Counter
 
@@ -91,6 +92,42 @@ def test_batcher_that_raises_once_is_started_again(raised, reason, start_run, tm
     run = start_run(*WORDS, "policy.name=./net.py:Raising")
     assert_whole(run, reason)
     assert set(Counter(trained_ids(run)).values()) == {BUDGET}
+
+
+FAILING_ASSISTANT = """
+import os, sys
+
+if sys.orig_argv[2:3] == ["assistant"] and not os.path.exists("raised"):
+    from assistant.inlet import Inlet
+
+    def pump(inlet, original=Inlet.pump):
+        if inlet.learner.version > 100:
+            open("raised", "w").close()
+            raise RAISED
+        return original(inlet)
+
+    Inlet.pump = pump
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        ("ArithmeticError('planned')", "assistant crashed: ArithmeticError: planned"),
+        ("SystemExit(3)", "assistant ended with exit code 3"),
+    ],
+)
+def test_assistant_that_raises_once_is_started_again(raised, reason, start, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(FAILING_ASSISTANT.replace("RAISED", raised))
+    run = start(PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
+    until_trained(run, 250)
+    (run.folder / "hold").touch()  # until the new one is there
+    (taken,) = run.until(lambda: run.records("taken_over"), "a new Assistant")
+    assert (taken["source"], taken["version"] > 50) == ("the Batcher's mirror", True)
+    (run.folder / "hold").unlink()
+    assert_whole(run, reason)
 
 
 @pytest.mark.slow

@@ -9,8 +9,11 @@ import signal
 import statistics
 import subprocess
 import sys
+from collections import Counter
 
+import logged_ids
 import pytest
+from logged_ids import BUDGET, N, trained_ids, until_trained
 
 CODE = """
 import os, signal, time
@@ -91,6 +94,19 @@ def broken(start_run, tmp_path):
         assert run.wait() == 75, run.stdout
         assert "to go on: autoassist launch --resume" in run.stdout
         return run
+
+    return start
+
+
+@pytest.fixture
+def start_logging(start_run, tmp_path):
+    """Starts a run that notes what it is trained on, and takes no checkpoint of its own accord; `add` is added to its
+    model's class."""
+
+    def start(*words, add=""):
+        code = logged_ids.CODE.replace("\n\ndef model(spec)", f"{add}\n\ndef model(spec)")
+        (tmp_path / "net.py").write_text(code)
+        return start_run(*logged_ids.WORDS, "policy.name=uniform", "boss.checkpoint_every=1000", *words)
 
     return start
 
@@ -201,24 +217,39 @@ def test_a_complete_run_is_not_trained_again(whole):
 @pytest.mark.parametrize(
     "words", [(), pytest.param(("run.deterministic=true", "boss.accumulate=3"), marks=pytest.mark.slow)]
 )
-def test_stopped_by_sigterm_it_writes_a_checkpoint_and_goes_on(start_run, words):
-    run = start_run("run.budget=30", "boss.model=mlp", "boss.threads=1", "boss.checkpoint_every=1000", *words)
-    run.training(0.3)
+def test_stopped_by_sigterm_it_writes_a_checkpoint_and_goes_on(start_logging, tmp_path, words):
+    run = start_logging("boss.eval_every=0.5", *words)
+    until_trained(run, 150)
+    (tmp_path / "hold").touch()  # however long the next lines take, the run is under way
     busy = resume(run)
     assert busy.returncode == 2
     assert f"this run is under way (pid {run.process.pid})" in busy.stderr
     run.kill(run.process.pid, signal.SIGTERM)
+    (tmp_path / "hold").unlink()
     assert run.wait() == 143
     (name,) = checkpoints(run)
     manifest = json.loads((run.run_dir / "checkpoints" / name / "manifest.json").read_text())
-    assert 0 < manifest["trained"] == run.summary()["boss_instances"] < 30 * 1437
+    assert 0 < manifest["trained"] == run.summary()["boss_instances"] < BUDGET * N
     assert resume(run).returncode == 0
     summary = run.summary()
-    assert summary["boss_instances"] == 30 * 1437
+    assert summary["boss_instances"] == BUDGET * N
+    assert set(Counter(trained_ids(run)).values()) == {BUDGET}, "none was lost or trained twice"
     assert summary["resumed_from"] == name
     assert [record["boss_epochs"] for record in run.records("eval")] == sorted(
         {record["boss_epochs"] for record in run.records("eval")}
     )
+
+
+@pytest.mark.slow
+def test_stopped_by_sigterm_a_checkpoint_that_takes_long_to_write_is_waited_for(start_logging, tmp_path):
+    slow = "\n    def state_dict(self, *args, **kwargs):\n        time.sleep(6 * os.path.exists('slow'))\n"
+    run = start_logging(add=f"{slow}        return super().state_dict(*args, **kwargs)\n")
+    until_trained(run, 150)
+    (tmp_path / "slow").touch()
+    run.kill(run.process.pid, signal.SIGTERM)
+    assert run.wait() == 143
+    assert run.summary()["killed"] == []
+    assert len(checkpoints(run)) == 1
 
 
 def test_a_full_disk_leaves_the_run_training_with_a_warning(start_run):

@@ -39,34 +39,36 @@ RUN = "run-1"
 class Side:
     """Stands for the `Worker` of one role."""
 
-    def __init__(self, circle: "Circle", role: str) -> None:
+    sender = Worker.sender
+
+    def __init__(self, circle: "Circle", role: str, deterministic: bool) -> None:
         self.circle, self.role, self.incarnation, self.late = circle, role, 0, False
-        self.run = RunConfig()
+        self.run = RunConfig(deterministic=deterministic)
         self.peers = dict.fromkeys(ROLES, 0)
         self.stopping = False
 
     def port(self, channel: str) -> Port:
         return self.circle.port(channel, self.role)
 
-    def sender(self, port: Port, to: str = "") -> Any:
-        return lambda message: port.send(message, to)
-
     def wait(self, ports: Any, timeout_ms: int = 0) -> None:
         """The Boss has nothing to do: the others have their turn."""
         self.circle.turn()
 
-    def beat(self) -> None: ...
+    def beat(self) -> None:
+        """Whoever waits for room in a queue does this meanwhile: those who read from it have their turn."""
+        (self.circle.inlet if self.role == "assistant" else self.circle.assistant_in).pump()
 
 
 class Circle:
-    """All three; `train` goes once round the data set. With a lag what comes of it does not depend on timing."""
+    """All three; `train` goes once round the data set. With a lag a full queue is waited for, as in a deterministic
+    run, and what comes of it does not depend on timing."""
 
     def __init__(self, lag: int | None, budget: float = 1.0) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="aac-")
         self.context: zmq.Context[Any] = zmq.Context()
         self.ports: dict[tuple[str, str], Port] = {}
         config = RunConfig(budget=budget, lag=lag or 8)
-        batcher, boss, assistant = (Side(self, role) for role in ROLES)
+        batcher, boss, assistant = (Side(self, role, lag is not None) for role in ROLES)
         core = BatcherCore(config, BatcherConfig(batch_size=8), PolicyConfig(), numbered(200), "toy", lag)
         self.core, self.spec = core, core.spec
         self.learner = Learner(core.spec, AssistantConfig(), ordered=lag is not None)
@@ -137,6 +139,11 @@ class Circle:
     def close(self) -> None:
         self.sender.close()
         self.receiver.close()
+        # Nothing may be half sent: libzmq aborts when both ends of such a message are closed at the same moment.
+        readers = [port for port in self.ports.values() if port.socket.type != zmq.PUSH]
+        while ready := [port for port in readers if port.socket.poll(10)]:
+            for port in ready:
+                list(port.receive())
         for port in self.ports.values():
             port.socket.linger = 0
             port.close()

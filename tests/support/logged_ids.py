@@ -59,7 +59,7 @@ def trained_ids(run: Any) -> list[int]:
 
 def assert_whole(run: Any, *reasons: str) -> dict[str, Any]:
     """`run` trained all of its budget, and says that workers were restarted for these `reasons`."""
-    assert run.wait(150) == 0, run.stdout + run.stderr
+    assert run.wait(400) == 0, run.stdout + run.stderr
     summary = run.summary()
     assert summary["boss_instances"] == BUDGET * N == len(trained_ids(run))
     assert sorted(restart["reason"] for restart in summary["restarts"]) == sorted(reasons)

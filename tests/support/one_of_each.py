@@ -4,7 +4,7 @@ import numpy as np
 from toys import BIG_IDS, batch, features, losses, spec, weights
 
 from proto.batches import Credit, End, Filled, Open, Unmapped
-from proto.control import Beat, Done, Failed, Hello, Part, Ready, Record, Release, Start, Stop, Welcome
+from proto.control import Beat, Done, Failed, Hello, Part, Ready, Record, Release, Saving, Start, Stop, Welcome
 from proto.learning import Mark, Want
 from proto.ledger import FIELDS
 from proto.messages import Message
@@ -17,6 +17,7 @@ ONE_OF_EACH: list[Message] = [
     Welcome(incarnation=3, digest="ab"),
     spec(class_names=("naïve", "ß")),
     Ready(),
+    Saving(),
     Start(peers={"batcher": 1, "boss": 2}),
     Release(),
     Want(incarnation=3),

@@ -1,0 +1,19 @@
+"""Files that are written whole or not at all."""
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes `text` to `path`. Raises OSError when the disk refuses; what was there before then stays."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def reason(error: OSError) -> str:
+    """What the system says is wrong, without number and path."""
+    return error.strerror or str(error)
