@@ -71,7 +71,7 @@ from batcher.core import BatcherCore
 from batcher.datasets.arrays import ArraySplit
 from batcher.plugin import Data
 from proto.config import RunConfig
-from proto.messages import Open
+from proto.batches import Open
 split = ArraySplit(np.zeros((50, 1, 4, 4), np.uint8), np.arange(50) % 5)
 core = BatcherCore(RunConfig(budget=2.0), BatcherConfig(batch_size=10), PolicyConfig(), Data(split), "toy")
 core.open(Open(incarnation=0, rank=0, slots=1, eval_every=0.0))

@@ -133,7 +133,7 @@ def test_the_policy_is_told_the_progress(selector: Selector) -> None:
 
 def gated(selecting: bool) -> Selector:
     store = FeatureStore(Source(numbered(SIZE).train, "toy"), 256, 0)
-    selector = Selector(store, Assist(0.1), CLASSES)
+    selector = Selector(store, Assist(0.1, alpha=0.5), CLASSES)
     arrays = scorer.initial("loss", store.dim, CLASSES)
     arrays["b3"][:] = -2  # all losses are predicted far below the mean
     selector.fold(weights(1, arrays=arrays, selecting=selecting, mean_loss=1.0))
