@@ -55,7 +55,11 @@ class Child:
     def end(self) -> str:
         """Waits for the end of one that has died, and says how it ended."""
         self.connection.close()
-        code = self.process.wait()
+        try:
+            code = self.process.wait(END_S)
+        except subprocess.TimeoutExpired:  # a thread of the data set's keeps it
+            self.process.kill()
+            code = self.process.wait()
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 

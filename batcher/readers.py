@@ -97,7 +97,12 @@ class Readers:
         if isinstance(given, str):
             raise ValueError(given)
         entries.popleft()
-        return END if given is None else pickle.loads(given), place
+        try:
+            return END if given is None else pickle.loads(given), place
+        except Exception as error:  # whatever the user's items raise
+            problem = f"an instance of shard {shard} cannot be taken from the process that read it"
+            mend = "let it be arrays and numbers, or set batcher.workers = 0"
+            raise ValueError(f"{self._config.name}: {problem}: {type(error).__name__}: {error}; {mend}") from error
 
     def _hear(self, number: int, stand: Stand) -> None:
         """Takes a portion from the process `number`."""

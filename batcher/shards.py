@@ -268,6 +268,8 @@ class Shard:
     def _note(self) -> None:
         try:
             state = json.loads(json.dumps(self._stream.state_dict(), allow_nan=False))
+            if state is None:  # which stands for the beginning
+                raise TypeError("it is None")
         except Exception as error:  # whatever the user's stream raises
             raised = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
             self._notes = False
@@ -280,7 +282,11 @@ class Shard:
         self._count, self._walk, self._begun = place.given, place.walk, place.state is not None
         self._iterator = None
         if self.stateful:
-            self._stream.load_state_dict(self._beginning if place.state is None else place.state)
+            try:
+                self._stream.load_state_dict(self._beginning if place.state is None else place.state)
+            except Exception as error:  # whatever the user's stream raises
+                problem = f"load_state_dict() of {self._what} raises {type(error).__name__}: {error}"
+                raise ValueError(f"{self._name}: {problem}") from error
         self.place = place._replace(asked=0)
         for _ in range(place.asked):
             self.ask()

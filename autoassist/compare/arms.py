@@ -14,6 +14,8 @@ PLAIN = "dataloader"
 OWN = ("policy.", "assistant.")
 """Only keys of these sections may differ between arms. A comparison in which one arm has a larger batch, more threads
 or another augmentation is none."""
+NAMED = "policy.name"
+"""But for this one, by which an arm would be another than it is called."""
 TUNED = ("boss.lr", "boss.momentum", "boss.weight_decay", "boss.warmup", "boss.clip_norm")
 """Further keys that --tune may choose, for each arm by itself: all have the same grid."""
 
@@ -40,7 +42,7 @@ def parse_arms(text: str, budgets: Sequence[float]) -> list[Arm]:
 
     Raises ConfigError for an arm that cannot be, or would not be comparable.
     """
-    arms = [arm for part in _split(text) for arm in _parse(part, budgets)]
+    arms = [arm for part in _apart(text, ",") if part for arm in _parse(part, budgets)]
     everywhere = sorted({arm.budget for arm in arms} | set(budgets))
     baseline = [Arm(BASELINE, BASELINE, budget) for budget in everywhere]
     return baseline + _distinct([arm for arm in arms if arm not in baseline])
@@ -67,7 +69,7 @@ def parse_grid(options: Iterable[str]) -> list[Words]:
         key, equals, values = option.partition("=")
         if not equals or not all(values.split(",")):
             raise ConfigError("--tune", option, "is not section.key=value,value,...")
-        if key not in TUNED and not key.startswith(OWN):
+        if key == NAMED or (key not in TUNED and not key.startswith(OWN)):
             allowed = f"{', '.join(TUNED)}, {', '.join(f'{own}*' for own in OWN)}"
             raise ConfigError("--tune", key, f"must be the same in all arms; allowed: {allowed}")
         axes.append([f"{key}={value}" for value in values.split(",")])
@@ -81,25 +83,38 @@ def grid_of(arm: Arm, grid: Sequence[Words]) -> list[Words]:
     return list(dict.fromkeys(tuple(word for word in words if not word.startswith(OWN)) for words in grid))
 
 
-def _split(text: str) -> list[str]:
-    """`text` at its commas, but not at those within brackets."""
-    parts = [part.strip() for part in re.split(r",(?![^\[{]*[\]}])", text)]
-    return [part for part in parts if part]
+def _apart(text: str, mark: str) -> list[str]:
+    """`text` at each `mark` that stands in no brackets and no quotes, stripped."""
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "[{":
+            depth += 1
+        elif character in "]}":
+            depth -= 1
+        if character == mark and not quote and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
 
 
 def _parse(text: str, budgets: Sequence[float]) -> list[Arm]:
     named = re.match(r"([^:=@]+)=", text)
-    pieces = (text[named.end() :] if named else text).split(":")
+    pieces = _apart(text[named.end() :] if named else text, ":")
     head = ":".join(itertools.takewhile(lambda piece: "=" not in piece, pieces))
     words = tuple(pieces[head.count(":") + 1 :] if head else pieces)
     policy, at, budget = head.rpartition("@")
-    if not at:
-        policy = head
+    if not at or "/" in budget:  # none, or one in a path
+        policy, at = head, ""
     name = named.group(1) if named else policy.rpartition(":")[2]
     if not policy or not re.fullmatch(r"[\w.+-]+", name):
         raise ConfigError("--policies", text, "is not [NAME=]POLICY[@BUDGET][:section.key=value]...")
     for word in words:
-        if not word.startswith(OWN) or "=" not in word:
+        if not word.startswith(OWN) or "=" not in word or word.startswith(NAMED):
             allowed = ", ".join(f"{own}*" for own in OWN)
             raise ConfigError("--policies", word, f"arms may differ in these keys only: {allowed}")
     own = parse_budgets(budget) if at else list(budgets)

@@ -25,6 +25,10 @@ def test_uniform_is_there_at_every_budget_that_occurs():
         ("./own.py:Mine", Arm("Mine", "./own.py:Mine", 2)),
         ("x=a.b:Mine@1:policy.args.k=[1,2]", Arm("x", "a.b:Mine", 1, ("policy.args.k=[1,2]",))),
         ("two=uniform", Arm("two", "uniform", 2)),
+        ("a=x:policy.args={v=1,w=[2,3]}", Arm("a", "x", 2, ("policy.args={v=1,w=[2,3]}",))),
+        ('a=x:policy.args.rule="b,c"', Arm("a", "x", 2, ('policy.args.rule="b,c"',))),
+        ('a=x@3:policy.args.file="b:c.npy"', Arm("a", "x", 3, ('policy.args.file="b:c.npy"',))),
+        ("./a@b/p.py:X", Arm("X", "./a@b/p.py:X", 2)),
     ],
 )  # fmt: skip
 def test_an_arm_has_a_name_a_policy_a_budget_and_overrides(text, arm):
@@ -39,6 +43,7 @@ def test_an_arm_has_a_name_a_policy_a_budget_and_overrides(text, arm):
         ("autoassist,autoassist:policy.gamma=0.2", "two arms are called autoassist@2"),
         ("uniform:policy.gamma=0.2", "uniform is the baseline's name"),
         ("dataloader=autoassist", "dataloader is the baseline's name"),
+        ("assist:policy.name=uniform", "arms may differ in these keys only"),
         ("autoassist@-1", "must be positive"),
         ("=x", "is not [NAME=]POLICY[@BUDGET]"),
         ("a/b=autoassist", "is not [NAME=]POLICY[@BUDGET]"),
@@ -69,7 +74,9 @@ def test_a_grid_is_every_combination():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ["batcher.batch_size", "boss.threads", "run.budget", "data.val_fraction", "boss.mixup"])
+@pytest.mark.parametrize(
+    "key", ["batcher.batch_size", "boss.threads", "run.budget", "data.val_fraction", "boss.mixup", "policy.name"]
+)
 def test_what_must_be_equal_in_all_arms_cannot_be_tuned(key):
     with pytest.raises(ConfigError, match="must be the same in all arms"):
         parse_grid([f"{key}=1,2"])
