@@ -1,6 +1,7 @@
 """The pictures of a comparison, as large as a README shows them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ WIDTH = 7.5
 """Inches; at 130 dots an inch a README shows it unscaled."""
 BINS = 40
 """Points of a curve over time."""
-APART = 6
-"""Points between the marks of two arms at one budget, which may be at one height too."""
+APART = 0.015
+"""Share of the axis between the marks of two arms at one budget, which may be at one height too."""
 NAMED = 20
 """Classes that still can be told apart as bars."""
 
@@ -42,7 +43,7 @@ def accuracy(results: Results, path: Path, target: float | None) -> None:
     with picture(path, (WIDTH, 3.8), _title(results), columns) as panels:
         for axes, timed in zip(panels, (False, True), strict=False):
             for k, (name, colour) in enumerate(colours(results).items()):
-                _line(axes, results, name, colour, timed, beside=0 if timed else k * APART)
+                _line(axes, results, name, colour, _seconds if timed else partial(_budget, k * APART))
             if target is not None:
                 axes.axhline(100 * target, color="#d0d7de", linewidth=1, zorder=0)
             axes.set_xscale("log")
@@ -59,19 +60,25 @@ def _limits(results: Results) -> tuple[float, float]:
     return min(means) - room, min(max(means) + room, 100.0)
 
 
-def _line(axes: Any, results: Results, name: str, colour: str, timed: bool, beside: int) -> None:
-    """The arms called `name`, `beside` points right of where they are."""
-    from matplotlib.transforms import ScaledTranslation
+def _seconds(results: Results, arm: Arm) -> float:
+    return float(np.mean(results.values(arm, "train_s")))
 
+
+def _budget(beside: float, results: Results, arm: Arm) -> float:
+    """The budget of `arm`, moved right by the share `beside` of a logarithmic axis."""
+    budgets = [one.budget for one in results.plan.arms]
+    return arm.budget * float(max(max(budgets) / min(budgets), 2) ** beside)
+
+
+def _line(axes: Any, results: Results, name: str, colour: str, place: Callable[[Results, Arm], float]) -> None:
     arms = results.plan.arms_called(name)
     found = [results.accuracy(arm) for arm in arms]
-    at = [float(np.mean(results.values(arm, "train_s"))) if timed else arm.budget for arm in arms]
+    at = [place(results, arm) for arm in arms]
     middle, low, high = (
         [100 * (one.value if end is None else end) for one, end in zip(found, ends, strict=True)]  # type: ignore[operator]
         for ends in ([one.value for one in found], [one.low for one in found], [one.high for one in found])
     )
-    where = axes.transData + ScaledTranslation(beside / 72, 0, axes.figure.dpi_scale_trans)
-    looks = {"color": colour, "transform": where, "zorder": _layer(name)}
+    looks = {"color": colour, "zorder": _layer(name)}
     # A mark at 100 % is whole, though the axis ends there.
     axes.plot(at, middle, _style(name), marker="o", markersize=4, label=name, clip_on=False, **looks)
     axes.vlines(at, low, high, alpha=0.6, **looks)

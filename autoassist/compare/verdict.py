@@ -38,8 +38,8 @@ class Estimate:
 
     def within(self, low: float, high: float) -> "Estimate":
         """The same of a number that cannot be below `low` or above `high`."""
-        ends = (None if end is None else min(max(end, low), high) for end in (self.low, self.high))
-        return Estimate(self.value, *ends, self.low_cut, self.high_cut)
+        one, other = (None if end is None else min(max(end, low), high) for end in (self.low, self.high))
+        return replace(self, low=one, high=other)
 
 
 NOTHING = Estimate(None, None, None)
