@@ -16,7 +16,9 @@ WIDTH = 7.5
 BINS = 40
 """Points of a curve over time."""
 APART = 0.015
-"""Share of the axis between the marks of two arms at one budget, which may be at one height too."""
+"""Share of the picture's width between the marks of two arms at one budget, which may be at one height too."""
+ALONE = 2.0
+"""The axis of a single budget goes from its ALONE-th part to ALONE times it."""
 NAMED = 20
 """Classes that still can be told apart as bars."""
 
@@ -43,7 +45,7 @@ def accuracy(results: Results, path: Path, target: float | None) -> None:
     with picture(path, (WIDTH, 3.8), _title(results), columns) as panels:
         for axes, timed in zip(panels, (False, True), strict=False):
             for k, (name, colour) in enumerate(colours(results).items()):
-                _line(axes, results, name, colour, _seconds if timed else partial(_budget, k * APART))
+                _line(axes, results, name, colour, _seconds if timed else partial(_budget, k * columns * APART))
             if target is not None:
                 axes.axhline(100 * target, color="#d0d7de", linewidth=1, zorder=0)
             axes.set_xscale("log")
@@ -66,8 +68,13 @@ def _seconds(results: Results, arm: Arm) -> float:
 
 def _budget(beside: float, results: Results, arm: Arm) -> float:
     """The budget of `arm`, moved right by the share `beside` of a logarithmic axis."""
-    budgets = [one.budget for one in results.plan.arms]
-    return arm.budget * float(max(max(budgets) / min(budgets), 2) ** beside)
+    budgets = _budgets(results)
+    width = budgets[-1] / budgets[0] if len(budgets) > 1 else ALONE**2
+    return float(arm.budget * width**beside)
+
+
+def _budgets(results: Results) -> list[float]:
+    return sorted({arm.budget for arm in results.plan.arms})
 
 
 def _line(axes: Any, results: Results, name: str, colour: str, place: Callable[[Results, Arm], float]) -> None:
@@ -98,7 +105,10 @@ def _plain_ticks(axes: Any, results: Results, timed: bool) -> None:
     if timed:
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     else:
-        axes.xaxis.set_major_locator(FixedLocator(sorted({arm.budget for arm in results.plan.arms})))
+        budgets = _budgets(results)
+        axes.xaxis.set_major_locator(FixedLocator(budgets))
+        if len(budgets) == 1:
+            axes.set_xlim(budgets[0] / ALONE, budgets[0] * ALONE)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
 

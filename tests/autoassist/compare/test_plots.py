@@ -26,9 +26,9 @@ def axes(fonts, monkeypatch):
     return drawn
 
 
-def results(*words):
+def results(*words, budgets=(1, 2, 4)):
     """Two arms that are as accurate as the baseline, nearly always right."""
-    arms = parse_arms("one=assist,two=assist", [1, 2, 4])
+    arms = parse_arms("one=assist,two=assist", budgets)
     runs = {arm: [{"test_accuracy": accuracy, "train_s": 10 * arm.budget} for accuracy in (0.98, 1.0)] for arm in arms}
     return Results(Plan(load(None, list(words)), arms, 2), {}, runs)
 
@@ -43,6 +43,15 @@ def test_arms_of_equal_accuracy_stand_side_by_side(axes):
     assert places[0] == 2
     assert len(set(places)) == 3
     assert max(places) < 2.2
+
+
+def test_arms_of_a_single_budget_stand_together_too(axes):
+    plots.accuracy(results("run.serial=true", budgets=[2]), None, None)
+    places = [line.get_xdata()[0] for line in lines(axes[0]).values()]
+    assert len(set(places)) == 3
+    assert max(places) < 2.2
+    low, high = axes[0].get_xlim()
+    assert low < 1.5 < 3 < high
 
 
 def test_the_baseline_is_dashed_and_lies_on_top(axes):

@@ -118,6 +118,12 @@ def test_a_policy_that_never_selected_is_neither_gain_nor_failure():
     assert "Try a larger budget." in text
 
 
+def test_plain_training_has_nothing_to_select_with():
+    found = never_selecting(results(plain=True), PLAIN)
+    assert [found.idle(one) for one in found.plan.arms] == [False] * len(found.plan.arms)
+    assert found.verdict(next(one for one in found.plan.arms if one.name == PLAIN)).outcome == "no gain"
+
+
 def test_one_run_that_selected_is_enough_for_a_verdict():
     found = never_selecting(results())
     mine = arm(found, "autoassist@2")
