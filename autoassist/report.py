@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-BLUE, GREY = "#0969da", "#8c959f"
+BLUE, GREY, INK = "#0969da", "#8c959f", "#24292f"
 COLOURS = (BLUE, "#bf3989", "#1a7f37", "#bc4c00", "#8250df", "#9a6700", "#0a7ea4")
 
 

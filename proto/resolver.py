@@ -77,7 +77,7 @@ def check_name(key: str, name: str, builtins: Mapping[str, Builtin]) -> None:
         return
     if not colon:
         raise ConfigError(
-            key, name, f"unknown; {nearest(name, builtins)}; your own: package.module:callable or ./file.py:callable"
+            key, name, f"unknown; {nearest(name, builtins)} (your own: package.module:callable or ./file.py:callable)"
         )
     path = place.startswith((".", "/")) and not place.endswith(".py")
     if not place or not attribute.isidentifier() or path:

@@ -14,6 +14,7 @@ from autoassist.compare.results import Results
 from autoassist.compare.tables import facts_of, figures, report
 from autoassist.config import Settings
 from autoassist.sweep import Run, Stopped, Summary, Sweep
+from proto.errors import ConfigError
 
 FAILED = 1
 """Exit code of a run in which a worker failed."""
@@ -74,9 +75,23 @@ def tune_fraction(settings: Settings) -> float:
     return VAL_FRACTION
 
 
+def check_data(settings: Settings) -> None:
+    """Raises ConfigError where no test accuracy can be measured, by which arms are compared."""
+    from batcher import plugin
+    from batcher.look import look
+
+    name, needs = settings.data.name, "policies are compared by test accuracy"
+    data = plugin.load(settings.data.model_copy(update={"test": "end"}))
+    if data.test is None:
+        raise ConfigError("data.name", name, f"has no test split; {needs}: give it one")
+    if not look(data.test, name).numbered:
+        raise ConfigError("data.name", name, f"its labels are no class numbers; {needs}, and this has none")
+
+
 def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False) -> Made:
     """Makes what is missing of the plan's runs: tuning, then those that count. Raises Stopped, ConfigError."""
     plan.check()
+    check_data(plan.settings)
     with Sweep.open(folder, console) as sweep:
         if against_plain:
             from autoassist.compare.plain import with_plain

@@ -8,7 +8,8 @@ from autoassist import launch as launching
 from autoassist.compare.arms import Arm, Words, grid_of
 from autoassist.config import Settings, change
 from autoassist.sweep import Launch, Run
-from batcher.config import PolicyConfig
+from batcher.config import POLICIES, PolicyConfig
+from proto.resolver import check_name
 
 VAL_FRACTION = 0.1
 """Share of the training split that tuning validates on where there is no validation split."""
@@ -71,6 +72,8 @@ class Plan:
 
     def check(self) -> None:
         """Raises ConfigError for the first run that cannot be, before any is made."""
+        for arm in self.arms:
+            check_name("--policies", arm.policy, POLICIES)
         self.tuning()
         self.final({})
 

@@ -1,6 +1,7 @@
 """The pictures of a comparison, as large as a README shows them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,16 @@ import numpy as np
 
 from autoassist.compare.arms import BASELINE, PLAIN, Arm
 from autoassist.compare.results import Results, kept_per_class
-from autoassist.compare.verdict import mean
-from autoassist.report import COLOURS, GREY, picture
+from autoassist.report import COLOURS, INK, picture
 
 WIDTH = 7.5
 """Inches; at 130 dots an inch a README shows it unscaled."""
 BINS = 40
 """Points of a curve over time."""
+APART = 0.015
+"""Share of the picture's width between the marks of two arms at one budget, which may be at one height too."""
+ALONE = 2.0
+"""The axis of a single budget goes from its ALONE-th part to ALONE times it."""
 NAMED = 20
 """Classes that still can be told apart as bars."""
 
@@ -29,19 +33,19 @@ def draw(results: Results, lines: Lines, folder: Path, target: float | None) -> 
 
 
 def colours(results: Results) -> dict[str, str]:
-    """A colour for each name; grey for the baseline."""
+    """A colour for each name; nearly black for the baseline, whose dashes lie on top of what is at the same place."""
     names = list(dict.fromkeys(arm.name for arm in results.plan.arms))
     others = [name for name in names if name != BASELINE]
-    return {BASELINE: GREY} | {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(others)}
+    return {BASELINE: INK} | {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(others)}
 
 
 def accuracy(results: Results, path: Path, target: float | None) -> None:
-    """Test accuracy against Boss epochs and, where it was measured, against seconds; bands are 90 % intervals."""
+    """Test accuracy against Boss epochs and, where it was measured, against seconds; bars are 90 % intervals."""
     columns = 2 if results.timed else 1
     with picture(path, (WIDTH, 3.8), _title(results), columns) as panels:
         for axes, timed in zip(panels, (False, True), strict=False):
-            for name, colour in colours(results).items():
-                _line(axes, results, name, colour, timed)
+            for k, (name, colour) in enumerate(colours(results).items()):
+                _line(axes, results, name, colour, _seconds if timed else partial(_budget, k * columns * APART))
             if target is not None:
                 axes.axhline(100 * target, color="#d0d7de", linewidth=1, zorder=0)
             axes.set_xscale("log")
@@ -52,26 +56,47 @@ def accuracy(results: Results, path: Path, target: float | None) -> None:
 
 
 def _limits(results: Results) -> tuple[float, float]:
-    """Of the accuracies shown: around the means, since bands over few seeds can be wider than all that counts."""
+    """Of the accuracies shown: around the means, since intervals over few seeds can be wider than all that counts."""
     means = [100 * float(np.mean(results.accuracies(arm))) for arm in results.plan.arms]
     room = max(max(means) - min(means), 0.2)
     return min(means) - room, min(max(means) + room, 100.0)
 
 
-def _line(axes: Any, results: Results, name: str, colour: str, timed: bool) -> None:
+def _seconds(results: Results, arm: Arm) -> float:
+    return float(np.mean(results.values(arm, "train_s")))
+
+
+def _budget(beside: float, results: Results, arm: Arm) -> float:
+    """The budget of `arm`, moved right by the share `beside` of a logarithmic axis."""
+    budgets = _budgets(results)
+    width = budgets[-1] / budgets[0] if len(budgets) > 1 else ALONE**2
+    return float(arm.budget * width**beside)
+
+
+def _budgets(results: Results) -> list[float]:
+    return sorted({arm.budget for arm in results.plan.arms})
+
+
+def _line(axes: Any, results: Results, name: str, colour: str, place: Callable[[Results, Arm], float]) -> None:
     arms = results.plan.arms_called(name)
-    found = [mean(results.accuracies(arm)) for arm in arms]
-    at = [float(np.mean(results.values(arm, "train_s"))) if timed else arm.budget for arm in arms]
+    found = [results.accuracy(arm) for arm in arms]
+    at = [place(results, arm) for arm in arms]
     middle, low, high = (
         [100 * (one.value if end is None else end) for one, end in zip(found, ends, strict=True)]  # type: ignore[operator]
         for ends in ([one.value for one in found], [one.low for one in found], [one.high for one in found])
     )
-    style = "--" if name == BASELINE else "-"
-    axes.plot(at, middle, style, marker="o", markersize=4, color=colour, label=name)
-    if len(at) > 1:
-        axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
-    else:
-        axes.vlines(at, low, high, color=colour, alpha=0.5)
+    looks = {"color": colour, "zorder": _layer(name)}
+    # A mark at 100 % is whole, though the axis ends there.
+    axes.plot(at, middle, _style(name), marker="o", markersize=4, label=name, clip_on=False, **looks)
+    axes.vlines(at, low, high, alpha=0.6, **looks)
+
+
+def _style(name: str) -> str:
+    return "--" if name == BASELINE else "-"
+
+
+def _layer(name: str) -> int:
+    return 4 if name == BASELINE else 3
 
 
 def _plain_ticks(axes: Any, results: Results, timed: bool) -> None:
@@ -80,7 +105,10 @@ def _plain_ticks(axes: Any, results: Results, timed: bool) -> None:
     if timed:
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     else:
-        axes.xaxis.set_major_locator(FixedLocator(sorted({arm.budget for arm in results.plan.arms})))
+        budgets = _budgets(results)
+        axes.xaxis.set_major_locator(FixedLocator(budgets))
+        if len(budgets) == 1:
+            axes.set_xlim(budgets[0] / ALONE, budgets[0] * ALONE)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
 
@@ -95,8 +123,8 @@ def kept(results: Results, lines: Lines, path: Path) -> None:
             at = np.linspace(0, arm.budget, BINS + 1)
             shares = np.array([_shares(records, at) for records in lines(arm, "progress")])
             middle = (at[1:] + at[:-1]) / 2
-            style = "--" if name == BASELINE else "-"
-            axes.plot(middle, shares.mean(axis=0), style, color=colour, label=arm.label)
+            looks = {"color": colour, "zorder": _layer(name), "clip_on": False}
+            axes.plot(middle, shares.mean(axis=0), _style(name), label=arm.label, **looks)
             axes.fill_between(middle, shares.min(axis=0), shares.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         axes.set_ylim(0, 1.05)
         axes.set_xlim(left=0)
@@ -126,7 +154,7 @@ def classes(results: Results, path: Path) -> None:
             at = np.arange(len(shares)) - 0.4 + width * (k + 0.5)
             axes.bar(at, shares, width, color=paint[arm.name], label=arm.label)
             axes.set_xticks(range(len(shares)))
-        axes.axhline(1, color=GREY, linestyle="--", linewidth=1)
+        axes.axhline(1, color=INK, linestyle="--", linewidth=1)
         axes.set_ylim(0, 1.05)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
         axes.set_xlabel("class")

@@ -1,7 +1,7 @@
 """What the runs of a comparison amount to: one row of figures for each arm. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from autoassist.compare.arms import BASELINE, PLAIN, Arm, Words
@@ -30,7 +30,8 @@ class Results:
 
     @property
     def timed(self) -> bool:
-        """Whether wall-clock means something: serial runs have all three cores in one process."""
+        """Whether wall-clock, and CPU seconds of each process, mean something: serial runs have all three cores in one
+        process."""
         return not self.plan.settings.run.serial
 
     def values(self, arm: Arm, key: str) -> list[float]:
@@ -44,6 +45,14 @@ class Results:
         """Test accuracy of each run of `arm`."""
         return self.values(arm, "test_accuracy")
 
+    def accuracy(self, arm: Arm) -> Estimate:
+        """Mean test accuracy of `arm`; few seeds that differ much have an interval that would go on beyond 1."""
+        return mean(self.accuracies(arm)).within(0, 1)
+
+    def idle(self, arm: Arm) -> bool:
+        """Whether the policy of `arm` never selected: it kept every candidate, in all runs."""
+        return arm.policy != BASELINE and all(run["kept_fraction"] == 1 for run in self.runs[arm])
+
     def curve(self, name: str) -> tuple[list[float], list[list[float]]]:
         """Budgets and accuracies [K][S] of the arms called `name`."""
         arms = self.plan.arms_called(name)
@@ -51,7 +60,8 @@ class Results:
 
     def verdict(self, arm: Arm, baseline: str = BASELINE) -> Verdict:
         """How `arm` stands against the arms called `baseline`."""
-        return judge(*self.curve(baseline), arm.budget, self.accuracies(arm))
+        found = judge(*self.curve(baseline), arm.budget, self.accuracies(arm))
+        return replace(found, outcome="never selected", why="as uniform") if self.idle(arm) else found
 
     def level(self, arm: Arm) -> Estimate:
         """Accuracy of `arm` minus that of the baseline at the same budget."""
@@ -87,7 +97,7 @@ class Results:
             "budget": arm.budget,
             "overrides": list(arm.words),
             "tuned": list(self.chosen.get(arm, ())),
-            "accuracy": asdict(mean(self.accuracies(arm))),
+            "accuracy": asdict(self.accuracy(arm)),
             "accuracies": self.accuracies(arm),
             "macro_f1": _mean(runs, "test_macro_f1"),
             "worst_class_accuracy": _mean(runs, "test_worst_class_accuracy"),
@@ -95,7 +105,7 @@ class Results:
             "train_s": [run["train_s"] for run in runs] if self.timed else None,
             "kept_fraction": _mean(runs, "kept_fraction"),
             "kept_per_class": kept_per_class(runs),
-            **{key: _mean(runs, key) for key in runs[0] if key.startswith("cpu_s_")},
+            **{key: _mean(runs, key) for key in runs[0] if self.timed and key.startswith("cpu_s_")},
         }
         if arm.name != BASELINE:
             verdict = self.verdict(arm)

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from assistant.gate import BEGINS
 from autoassist.compare.arms import BASELINE, PLAIN, Words
 from autoassist.compare.plan import Plan
 from autoassist.compare.results import Results
@@ -40,7 +41,9 @@ def figures(results: Results, target: float | None) -> dict[str, Any]:
 def report(results: Results, found: Mapping[str, Any], facts: Mapping[str, Any]) -> Report:
     """The report on `found`, the figures of `results`."""
     rows = found["arms"]
-    tables = [_accuracy(rows), _classes(rows), _cost(rows, results.timed), _cpu(rows)]
+    tables = [_accuracy(rows), _classes(rows)]
+    if results.timed:
+        tables += [_cost(rows), _cpu(rows)]
     if "target" in found:
         tables.append(_target(found["target"]))
     title = f"{facts['model']} on {facts['data']}, {len(facts['seeds'])} seeds, {facts['device']}"
@@ -48,15 +51,20 @@ def report(results: Results, found: Mapping[str, Any], facts: Mapping[str, Any])
 
 
 def span(estimate: Mapping[str, Any] | None, form: str, factor: float = 1.0) -> str:
-    """An estimate with its interval as text."""
+    """An estimate with its interval as text; an end that may lie beyond what was measured is left out."""
     if estimate is None or (estimate["value"] is None and estimate["low"] is None):
         return UNKNOWN
     low, high = (None if estimate[end] is None else format(estimate[end] * factor, form) for end in ("low", "high"))
     value = UNKNOWN if estimate["value"] is None else format(estimate["value"] * factor, form)
     if low is None or high is None:
         return value
-    begin = "under " if estimate["low_cut"] else ""
-    return f"{value} ({begin}{low} to {'over ' if estimate['high_cut'] else ''}{high})"
+    bounds = {
+        (False, False): f"{low} to {high}",
+        (False, True): f"{low} or more",
+        (True, False): f"{high} or less",
+        (True, True): "no bound",
+    }
+    return f"{value} ({bounds[estimate['low_cut'], estimate['high_cut']]})"
 
 
 Column = Callable[[Mapping[str, Any]], str]
@@ -94,22 +102,23 @@ def _classes(rows: Sequence[Mapping[str, Any]]) -> Grid:
             "worst class, %": lambda row: _number(row["worst_class_accuracy"], ".2f", 100),
             "kept fraction": lambda row: _number(row["kept_fraction"], ".2f"),
             "least to most kept class": _kept,
+            "optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f"),
         },
     )
 
 
-def _cost(rows: Sequence[Mapping[str, Any]], timed: bool) -> Grid:
-    columns: dict[str, Column] = {"optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f")}
-    if timed:
-        columns["first to last step, s"] = lambda row: f"{statistics.mean(row['train_s']):.1f}"
-        columns["seconds / uniform's"] = lambda row: _ratio(row, "ratio_wall_clock")
-        if any("ratio_wall_clock_dataloader" in row for row in rows):
-            columns["seconds / dataloader's"] = lambda row: _ratio(row, "ratio_wall_clock_dataloader")
+def _cost(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    columns: dict[str, Column] = {
+        "first to last step, s": lambda row: f"{statistics.mean(row['train_s']):.1f}",
+        "seconds / uniform's": lambda row: _ratio(row, "ratio_wall_clock"),
+    }
+    if any("ratio_wall_clock_dataloader" in row for row in rows):
+        columns["seconds / dataloader's"] = lambda row: _ratio(row, "ratio_wall_clock_dataloader")
     return _grid(rows, columns)
 
 
 def _cpu(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """CPU seconds of each process; of serial runs, the one there is."""
+    """CPU seconds of each process."""
     keys = [key for key in dict.fromkeys(key for row in rows for key in row) if key.startswith("cpu_s_")]
     keys = [key for key in keys if any(row.get(key) is not None for row in rows)]
     heads = ["CPU seconds", *(key.removeprefix("cpu_s_") for key in keys)]
@@ -159,12 +168,25 @@ def _notes(results: Results) -> list[str]:
         notes += _edges(results)
     else:
         notes.append("Nothing was tuned: what suits one arm may not suit another.")
+    notes += _idle(results)
     if not results.timed:
         notes.append("Serial runs, all in one process: wall-clock, and CPU seconds of each process, are not measured.")
     if plan.arms_called(PLAIN):
         form = plan.launches[PLAIN][0]
         notes.append(f"dataloader: a plain PyTorch loop, {form}, the fastest of those that were tried.")
     return notes
+
+
+def _idle(results: Results) -> list[str]:
+    """Why policies that never selected did not, and what to do."""
+    idle = ", ".join(arm.label for arm in results.plan.arms if results.idle(arm))
+    if not idle:
+        return []
+    return [
+        f"Never selected: {idle}. All candidates were kept, which is plain training and says nothing about the policy. "
+        f"If it has a gate, as assist has, the gate stayed closed: it opens after {BEGINS} Boss steps at the earliest, "
+        "once selecting surely gains something. Try a larger budget."
+    ]
 
 
 def _edges(results: Results) -> list[str]:

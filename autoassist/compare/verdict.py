@@ -19,7 +19,7 @@ FLOOR = 1e-6
 STEPS = 400
 """Points at which the test is made between two budgets: a factor of 2 is cut into steps of 0.2 %."""
 
-Outcome = Literal["gain", "no gain", "loss", "not measured"]
+Outcome = Literal["gain", "no gain", "loss", "not measured", "never selected"]
 Floats = NDArray[np.float64]
 
 
@@ -36,6 +36,11 @@ class Estimate:
     low_cut: bool = False
     high_cut: bool = False
 
+    def within(self, low: float, high: float) -> "Estimate":
+        """The same of a number that cannot be below `low` or above `high`."""
+        one, other = (None if end is None else min(max(end, low), high) for end in (self.low, self.high))
+        return replace(self, low=one, high=other)
+
 
 NOTHING = Estimate(None, None, None)
 
@@ -43,7 +48,7 @@ NOTHING = Estimate(None, None, None)
 @dataclass(frozen=True)
 class Verdict:
     """How an arm stands against the baseline. `ratio` is its work over the baseline's at equal accuracy: below 1 is a
-    gain. `why` says what keeps it from being measured."""
+    gain. `why` says what keeps it from being measured. "never selected": the arm kept every candidate."""
 
     outcome: Outcome
     ratio: Estimate

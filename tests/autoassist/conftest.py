@@ -36,6 +36,13 @@ def toy():
 
 def validated():
     return Data(split(400, 0), split(300, 1), split(100, 2))
+
+def trained_only():
+    return split(400, 0)
+
+def numbers():
+    draw = np.random.default_rng(0)
+    return tuple(ArraySplit(draw.normal(size=(n, 4)).astype(np.float32), draw.normal(size=n)) for n in (400, 300))
 """
 
 

@@ -112,7 +112,7 @@ def test_a_package_that_shadows_ours_is_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--policies", "autoasist"], "policy.name = 'autoasist': unknown; did you mean 'autoassist'"),
+        (["--policies", "asist"], "--policies = 'asist': unknown; did you mean 'assist'? (your own: "),
         (["--budgets", "2,x"], "--budgets = '2,x': must be positive"),
         (["--tune", "batcher.batch_size=16,32"], "--tune = 'batcher.batch_size': must be the same in all arms"),
         (["--against", "fastai"], "--against = 'fastai': allowed: dataloader"),

@@ -84,6 +84,20 @@ def test_another_configuration_is_not_mixed_in(settings, console):
         compare(plan_of(other, "uniform", budgets=(1,), seeds=1), None, console)
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("trained_only", "has no test split; policies are compared by test accuracy"),
+        ("numbers", "its labels are no class numbers; policies are compared by test accuracy"),
+    ],
+)
+def test_data_without_a_test_accuracy_are_refused_before_any_run(settings, console, name, problem):
+    data = settings.data.model_copy(update={"name": f"./toy.py:{name}"})
+    with pytest.raises(ConfigError, match=f"data.name = './toy.py:{name}': {problem}"):
+        compare(plan_of(settings.model_copy(update={"data": data})), None, console)
+    assert not folder_of(settings).exists()
+
+
 def test_tuning_takes_the_validation_split_there_is(settings):
     data = settings.data
     assert tune_fraction(settings) == 0.1

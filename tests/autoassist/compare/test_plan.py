@@ -87,7 +87,7 @@ def test_more_seeds_add_runs_and_change_none():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"policies": "autoasist"}, "did you mean 'autoassist'"),
+        ({"policies": "autoasist"}, "--policies = 'autoasist': unknown; did you mean 'autoassist'?"),
         ({"policies": "x=autoassist:policy.gama=0.1"}, "policy.gama"),
         ({"tune": ["boss.lr=0.1,-1"]}, "boss.lr = -1"),
     ],

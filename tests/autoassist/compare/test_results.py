@@ -1,11 +1,14 @@
 """What runs amount to, from summaries made up so that the answer is known."""
 
+from dataclasses import asdict
+
 import pytest
 
 from autoassist.compare.arms import PLAIN, Arm, parse_arms, parse_grid
 from autoassist.compare.plan import Plan
 from autoassist.compare.results import Results, kept_per_class
-from autoassist.compare.tables import facts_of, figures, report
+from autoassist.compare.tables import facts_of, figures, report, span
+from autoassist.compare.verdict import Estimate
 from autoassist.config import load
 
 ERRORS = {1.0: 0.08, 2.0: 0.04, 4.0: 0.02}
@@ -92,3 +95,74 @@ def test_the_table_says_what_was_not_measured():
     assert (row["verdict"], row["ratio_boss_epochs"]["value"]) == ("not measured", None)
     text = report(found, figures(found, None), facts_of(found.plan, "cpu")).markdown()
     assert "not measured: more accurate than the baseline at any of its budgets" in text
+
+
+def never_selecting(found, name="autoassist"):
+    """`found`, but for the arms called `name`: they kept everything, so they are the baseline's."""
+    runs = {
+        one: [{**run, "kept_fraction": 1.0} for run in found.runs[arm(found, f"uniform@{one.budget:g}")]]
+        if one.name == name
+        else found.runs[one]
+        for one in found.plan.arms
+    }
+    return Results(found.plan, {}, runs)
+
+
+def test_a_policy_that_never_selected_is_neither_gain_nor_failure():
+    found = never_selecting(results())
+    rows = {row["arm"]: row for row in figures(found, None)["arms"]}
+    assert rows["autoassist@2"]["verdict"] == "never selected"
+    text = report(found, figures(found, None), facts_of(found.plan, "cpu")).markdown()
+    assert "| never selected: as uniform |" in text
+    assert "Never selected: autoassist@1, autoassist@2. All candidates were kept" in text
+    assert "Try a larger budget." in text
+
+
+def test_plain_training_has_nothing_to_select_with():
+    found = never_selecting(results(plain=True), PLAIN)
+    assert [found.idle(one) for one in found.plan.arms] == [False] * len(found.plan.arms)
+    assert found.verdict(next(one for one in found.plan.arms if one.name == PLAIN)).outcome == "no gain"
+
+
+def test_one_run_that_selected_is_enough_for_a_verdict():
+    found = never_selecting(results())
+    mine = arm(found, "autoassist@2")
+    found.runs[mine][1]["kept_fraction"] = 0.99
+    assert found.verdict(mine).outcome == "no gain"
+    text = report(found, figures(found, None), facts_of(found.plan, "cpu")).markdown()
+    assert "Never selected: autoassist@1. All" in text
+
+
+def test_the_interval_of_an_accuracy_ends_at_one():
+    found = results()
+    mine = arm(found, "autoassist@2")
+    found.runs[mine][0]["test_accuracy"] = 0.8
+    found.runs[mine][1]["test_accuracy"] = 1.0
+    assert found.accuracy(mine).high == 1.0
+    assert 0 < found.accuracy(mine).low < 0.8
+
+
+@pytest.mark.parametrize(
+    ("low_cut", "high_cut", "text"),
+    [
+        (False, False, "1.00 (0.90 to 1.20)"),
+        (False, True, "1.00 (0.90 or more)"),
+        (True, False, "1.00 (1.20 or less)"),
+        (True, True, "1.00 (no bound)"),
+    ],
+)
+def test_an_end_beyond_what_was_measured_is_no_number(low_cut, high_cut, text):
+    assert span(asdict(Estimate(1.0, 0.9, 1.2, low_cut, high_cut)), ".2f") == text
+
+
+def heads(found):
+    return [table.heads for table in report(found, figures(found, None), facts_of(found.plan, "cpu")).tables]
+
+
+def test_only_what_ran_as_processes_has_tables_of_time():
+    serial, processes = heads(results("run.serial=true")), heads(results())
+    assert len(serial) == 2
+    assert len(processes) == 4
+    assert processes[:2] == serial
+    assert "optimizer steps" in serial[1]
+    assert ["CPU seconds", "boss"] in processes
