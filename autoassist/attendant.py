@@ -1,13 +1,15 @@
 """`python -m autoassist.attendant --run-dir DIR --owner PID`: supervises the workers of a training loop in process PID.
 
 That process is the Boss, and it may be killed, restarted or stopped in a debugger at any time: what ends the workers
-then must not live in it. `autoassist.service` starts this.
+then must not live in it. `autoassist.attended` starts this, with SIGINT and SIGTERM blocked, which they stay: both may
+reach every process of a job, and what follows is for the one that trains to decide.
 """
 
 import argparse
 import json
 import logging
 import os
+import select
 import shutil
 import signal
 import sys
@@ -40,11 +42,11 @@ class Quiet(View):
         """Nothing: the loop has its own display."""
 
 
-def attend(run_dir: Path, resume: Resume | None) -> int:
-    """Runs to the end; the exit code as of `autoassist launch`."""
+def attend(run_dir: Path, resume: Resume | None, asked: list[int]) -> int:
+    """Runs to the end, or until it is `asked` for; the exit code as of `autoassist launch`."""
     settings = load(run_dir / "config.toml", [])
     view = Quiet(Console(stderr=True, force_terminal=False), settings.run.budget)
-    machine = Supervisor(settings, run_dir, view, resume).run()
+    machine = Supervisor(settings, run_dir, view, resume, asked).run()
     outcome = {
         "exit_code": machine.exit_code,
         "reason": machine.reason,
@@ -58,13 +60,17 @@ def attend(run_dir: Path, resume: Resume | None) -> int:
     return machine.exit_code
 
 
-def _end_with(owner: int) -> None:
-    """Ends this process once `owner`, its parent, is dead; twice the signal means that nothing is waited for."""
+def _end_with(owner: int, asked: list[int]) -> None:
+    """Adds to `asked` once `owner`, our parent, wants the end or is dead; nothing is waited for then."""
+    line = select.poll()
+    line.register(sys.stdin.fileno(), select.POLLIN)
+    while os.getppid() == owner and not line.poll(LOOK_S * 1000):
+        pass
+    asked.append(signal.SIGTERM)
     while os.getppid() == owner:
         time.sleep(LOOK_S)
-    for _ in range(2):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(LOOK_S)
+    time.sleep(LOOK_S)
+    asked.append(signal.SIGINT)
 
 
 def main() -> int:
@@ -74,12 +80,13 @@ def main() -> int:
     parser.add_argument("--temporary", action="store_true", help="remove the run directory when the owner is dead")
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="autoassist: %(message)s")
-    threading.Thread(target=_end_with, args=(args.owner,), name="owner-watch", daemon=True).start()
+    asked: list[int] = []
+    threading.Thread(target=_end_with, args=(args.owner, asked), name="owner-watch", daemon=True).start()
     if args.temporary:
         hold(args.run_dir)  # to our end: whoever finds it later may remove it
     found = checkpoint.newest(args.run_dir)
     try:
-        return attend(args.run_dir, Resume(*found) if found else None)
+        return attend(args.run_dir, Resume(*found) if found else None, asked)
     finally:
         if args.temporary and os.getppid() != args.owner:
             shutil.rmtree(args.run_dir, ignore_errors=True)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,11 +11,11 @@ from typing import Any
 
 from autoassist.attendant import OUTCOME
 from autoassist.config import Settings
-from autoassist.signals import kept_from_children
 from batcher.handed import descriptors
 from proto.config import RunInfo
 from proto.errors import ConfigError
 from proto.lifecycle import Worker
+from proto.parent import kept_from_children
 
 START_S = 60.0
 """How long the supervising process may take to open its sockets."""
@@ -35,7 +34,8 @@ class Attended:
         with kept_from_children():
             self.process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
+                bufsize=0,
                 stdout=subprocess.DEVNULL,
                 pass_fds=descriptors(settings.data),
                 env={**os.environ, "PYTHONSAFEPATH": "1"},
@@ -56,14 +56,17 @@ class Attended:
         return None
 
     def end(self, *, asked: bool) -> None:
-        """Waits for its end; unless it was `asked` to end, with a signal."""
-        if not asked:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()  # the workers notice
-            self.process.wait()
+        """Waits for its end; unless it was `asked` to end, it is now."""
+        assert self.process.stdin is not None, "it was started with a pipe"
+        with self.process.stdin as line:
+            if not asked:
+                with contextlib.suppress(BrokenPipeError):  # it has ended
+                    line.write(b".")  # that it is closed shows only once no forked child has it any more
+            try:
+                self.process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()  # the workers notice
+                self.process.wait()
 
     def outcome(self) -> dict[str, Any]:
         """How the run ended, and the last metrics of each worker; nothing when it was killed."""

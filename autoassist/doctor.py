@@ -35,7 +35,7 @@ def python() -> str:
 def packages() -> str:
     found = crash.versions()[2:]
     if missing := [line for line in found if line.endswith("installed")]:
-        raise Problem(f"{'; '.join(missing)}; pip install autoassist")
+        raise Problem(f"{'; '.join(missing)}; pip install -e . in the clone of AutoAssist")
     return ", ".join(found)
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from autoassist import crash, rundir
 from autoassist import summary as summaries
-from autoassist.config import Settings, load
+from autoassist.config import Settings
 from autoassist.live import View
 from autoassist.signals import caught
 from autoassist.supervisor import Resume, Supervisor, cpu_seconds
@@ -43,9 +43,9 @@ def launch(settings: Settings, console: Console) -> int:
 def resume(run_dir: Path, console: Console) -> int:
     """Goes on with the run in `run_dir` from its newest good checkpoint; the exit code as of `launch`.
 
-    Raises ConfigError when there is none, or the run is complete.
+    Raises ConfigError when there is none, the run is complete, or `run_dir` is no run directory.
     """
-    settings = load(run_dir / "config.toml", [])
+    settings = rundir.settings_of(run_dir, "--resume")
     with rundir.locked(run_dir):
         if (run_dir / "model.safetensors").exists():
             raise ConfigError("--resume", str(run_dir), "this run is complete; nothing is left to do")
@@ -58,16 +58,24 @@ def resume(run_dir: Path, console: Console) -> int:
 def _run(settings: Settings, run_dir: Path, resume: Resume | None, console: Console) -> int:
     checkpoint.discard_partial(run_dir)
     view = View(console, settings.run.budget)
-    summary = (_serial if settings.run.serial else _processes)(settings, run_dir, resume, view)
+    with caught() as signals:
+        summary = (_serial if settings.run.serial else _processes)(settings, run_dir, resume, view, signals)
+        _conclude(summary, run_dir, view)
+    return int(summary["exit_code"])
+
+
+def _conclude(summary: dict[str, Any], run_dir: Path, view: View) -> None:
+    """Writes and shows the summary, and says what else there is."""
     try:
         summaries.write(summary, run_dir / "summary.json")
     except OSError as error:
         view.say(f"summary.json not written: {reason(error)}", style="red")
-    summaries.show(summary, console)
-    console.print(f"summary, metrics, logs and weights: {run_dir}", highlight=False, soft_wrap=True)
-    if summary["exit_code"] and checkpoint.newest(run_dir) is not None:
-        console.print(f"to go on: autoassist launch --resume {run_dir}", highlight=False, soft_wrap=True)
-    return int(summary["exit_code"])
+    summaries.show(summary, view.console)
+    resumable = checkpoint.newest(run_dir) is not None
+    weights = "weights" if (run_dir / "model.safetensors").exists() else "checkpoints" if resumable else ""
+    view.say(f"summary, metrics{', logs and ' + weights if weights else ' and logs'}: {run_dir}")
+    if summary["exit_code"] and resumable:
+        view.say(f"to go on: autoassist launch --resume {run_dir}")
 
 
 def _facts(settings: Settings, resume: Resume | None) -> dict[str, Any]:
@@ -84,16 +92,20 @@ def _facts(settings: Settings, resume: Resume | None) -> dict[str, Any]:
     }
 
 
-def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[str, Any]:
+def _processes(
+    settings: Settings, run_dir: Path, resume: Resume | None, view: View, signals: list[int]
+) -> dict[str, Any]:
     began, cpu_before = time.monotonic(), time.process_time()
-    supervisor = Supervisor(settings, run_dir, view, resume, cpu_before=cpu_before)
+    supervisor = Supervisor(settings, run_dir, view, resume, signals, cpu_before=cpu_before)
     machine = supervisor.run()
     while machine.again:
         checkpoint.discard_partial(run_dir)
         found = checkpoint.newest(run_dir)
         resume = Resume(*found) if found else Resume.beginning()
         view.say(f"all three go on from {resume.name or 'the beginning'}", "yellow")
-        supervisor = Supervisor(settings, run_dir, view, resume, machine.restarts.all, cpu_before, supervisor.clock)
+        supervisor = Supervisor(
+            settings, run_dir, view, resume, signals, machine.restarts.all, cpu_before, supervisor.clock
+        )
         try:
             machine = supervisor.run()
         except ConfigError as error:
@@ -124,12 +136,11 @@ def _processes(settings: Settings, run_dir: Path, resume: Resume | None, view: V
     )
 
 
-def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View) -> dict[str, Any]:
+def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View, signals: list[int]) -> dict[str, Any]:
     from autoassist.serial import run_serial  # imports torch, which a run with processes does not need here
 
     cpu_before = time.process_time()
-    with caught() as signals:
-        workers = run_serial(settings, run_dir, resume, view, stop=lambda: bool(signals))
+    workers = run_serial(settings, run_dir, resume, view, stop=lambda: bool(signals))
     complete = (run_dir / "model.safetensors").exists()
     signalled = 0 if complete or not signals else signals[0]
     stopped = f"stopped by {signal.Signals(signalled).name}" if signalled else "model.safetensors was not written"

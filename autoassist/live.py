@@ -1,5 +1,6 @@
 """What a person sees while a run is under way: one line per worker in a terminal, plain lines elsewhere."""
 
+import math
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -80,7 +81,9 @@ def describe(role: Role, state: WorkerState, budget: float) -> str:
         way = f"{_float(values, 'bytes_per_s') / 1e6:.3g} MB/s, {_float(values, 'queue_depth'):.1f} under way"
         return f"{line}, {way}, waited {_float(values, 'credit_wait_s'):.0f} s"
     if role == "boss":
-        line = f"{_float(values, 'boss_epochs'):.2f} of {budget:g} Boss epochs, loss {_float(values, 'loss'):.4f}"
+        line = f"{_float(values, 'boss_epochs'):.2f} of {budget:g} Boss epochs"
+        loss = _float({"loss": math.nan, **values}, "loss")
+        line += f", loss {loss:.4f}" if math.isfinite(loss) else ""  # there is none before the first step
         line += f", test accuracy {_float(values, 'test_accuracy'):.4f}" if "test_accuracy" in values else ""
         return line + (f", waited {_float(values, 'waited_s'):.0f} s" if "waited_s" in values else "")
     scores = "".join(

@@ -53,7 +53,7 @@ class Machine:
         self._stop_at: float | None = None
         self._told_rest = False
         self._patience_s = 0.0
-        self._asked = 0
+        self._asked = False
         self._kills: set[Role] = set()
 
     @property
@@ -154,10 +154,13 @@ class Machine:
         return [Say(role, state.pid, what), *self._start_again(now)]
 
     def signalled(self, number: int, now: float) -> list[Action]:
-        """The user or the system asks for an end; asked twice, it is immediate."""
-        self._asked += 1
-        if self._asked > 1:
-            return self._kill_rest()
+        """The user or the system asks for an end. Ctrl-C when that was asked before makes it immediate.
+
+        Another SIGTERM does not: `timeout` sends it to the process and to its group, that is, twice.
+        """
+        again, self._asked = self._asked, True
+        if again:
+            return self._kill_rest() if number == signal.SIGINT else []
         self.exit_code, self.again = self.exit_code or 128 + number, False
         reason = f"stopped by {signal.Signals(number).name}"
         if self.stopping and self.exit_code == 128 + number:

@@ -2,13 +2,14 @@
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from autoassist.config import Settings, to_toml
+from autoassist.config import Settings, load, to_toml
 from proto.config import RunInfo
 from proto.disk import reason
 from proto.errors import ConfigError
@@ -19,8 +20,9 @@ def make(settings: Settings) -> tuple[Settings, Path]:
 
     Raises ConfigError when it cannot be made.
     """
-    plain = settings.data.name.rpartition(":")[2] or settings.data.name
-    name = settings.run.name or f"{plain}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3]
+    place, _, builtin = settings.data.name.rpartition(":")
+    data = re.split(r"[./]", place.removesuffix(".py"))[-1] or builtin  # ./FILE.py:... or package.MODULE:...
+    name = settings.run.name or f"{data}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3]
     run_dir = Path(settings.run.dir) / name
     settings = settings.model_copy(update={"run": settings.run.model_copy(update={"name": name})})
     try:
@@ -34,6 +36,13 @@ def make(settings: Settings) -> tuple[Settings, Path]:
         shutil.rmtree(run_dir, ignore_errors=True)  # the name is free again once there is room
         raise ConfigError("run.dir", settings.run.dir, f"cannot make {run_dir}: {reason(error)}") from None
     return settings, run_dir
+
+
+def settings_of(run_dir: Path, key: str) -> Settings:
+    """The settings of the run in `run_dir`, which the user named as `key`. Raises ConfigError when it is none."""
+    if not (run_dir / "config.toml").is_file():
+        raise ConfigError(key, str(run_dir), "no run directory that `autoassist launch` made")
+    return load(run_dir / "config.toml", [])
 
 
 @contextmanager

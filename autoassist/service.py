@@ -105,7 +105,8 @@ class Service:
         self._metrics = worker.metrics = lambda: {
             "step": self.account.batches,
             "trained": self.account.trained,
-            **self.account.metrics(),
+            # Nobody here knows when a step of the loop has ended.
+            **{key: value for key, value in self.account.metrics().items() if key != "train_s"},
             "transport": self.carrier.name,
             "waited_s": self.stream.waited_s,
             "loss": self.outlet.recent_loss,

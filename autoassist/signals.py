@@ -17,16 +17,3 @@ def caught() -> Iterator[list[int]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def kept_from_children() -> Iterator[None]:
-    """Processes started here never see SIGINT: Ctrl-C reaches the whole terminal, but what follows is ours to decide.
-
-    One that arrives meanwhile is not lost: it is delivered to us at the end.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -6,11 +6,9 @@ from typing import Any
 
 from rich.console import Console
 
-from autoassist.config import load
 from autoassist.live import describe
-from autoassist.rundir import holder
+from autoassist.rundir import holder, settings_of
 from autoassist.state import WorkerState
-from proto.errors import ConfigError
 from proto.messages import ROLES
 
 TAIL_BYTES = 1 << 20
@@ -22,9 +20,7 @@ def show(run_dir: Path, console: Console) -> int:
 
     Raises ConfigError when `run_dir` is no run directory.
     """
-    if not (run_dir / "config.toml").is_file():
-        raise ConfigError("RUN", str(run_dir), "no run directory that `autoassist launch` made")
-    budget = load(run_dir / "config.toml", []).run.budget
+    budget = settings_of(run_dir, "RUN").run.budget
     pid = holder(run_dir)
     summary = _json(run_dir / "summary.json")
     lines = _lines(run_dir / "metrics.jsonl")

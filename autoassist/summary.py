@@ -42,6 +42,7 @@ def summarise(workers: Mapping[Any, Values], cpu_s: Mapping[str, float | None], 
         "test_macro_f1": _number(boss, "test_macro_f1"),
         "test_worst_class_accuracy": _number(boss, "test_worst_class_accuracy"),
         "test_loss": _number(boss, "test_loss"),
+        "test_boss_epochs": _number(boss, "test_boss_epochs"),
         "validation_accuracy": _number(boss, "validation_accuracy"),
         "boss_instances": _count(boss, "trained"),
         "boss_epochs": _number(boss, "boss_epochs"),
@@ -100,9 +101,9 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
         table.add_row(label, "not measured" if value is None else form.format(value), note)
 
     if summary["test_accuracy"] is None and summary["test_loss"] is not None:  # labels are no class numbers
-        row("test loss", "test_loss", "{:.4g}")
+        row("test loss", "test_loss", "{:.4g}", _tested_at(summary))
     else:
-        row("test accuracy", "test_accuracy", "{:.4f}")
+        row("test accuracy", "test_accuracy", "{:.4f}", _tested_at(summary))
         row("test macro-F1", "test_macro_f1", "{:.4f}")
         row("test worst-class accuracy", "test_worst_class_accuracy", "{:.4f}")
     table.add_section()
@@ -171,6 +172,12 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
         )
     if summary["frames_refused"]:
         console.print(f"{summary['frames_refused']} frames were refused; the logs say why", style="yellow")
+
+
+def _tested_at(summary: Mapping[str, Any]) -> str:
+    """When the test split was evaluated last, if training went on after that."""
+    at, end = summary["test_boss_epochs"], summary["boss_epochs"]
+    return "" if at is None or at == end else f"at {at:.2f} Boss epochs, not of the final weights"
 
 
 def _number(values: Values, key: str) -> float | None:

@@ -22,7 +22,6 @@ from autoassist.live import View, evaluation_line, gate_line
 from autoassist.machine import Machine
 from autoassist.metrics import MetricsFile
 from autoassist.restarts import Restart
-from autoassist.signals import caught, kept_from_children
 from autoassist.state import Action, Kill, Say, Spawn, Tell
 from batcher import handed
 from proto import slots
@@ -32,6 +31,7 @@ from proto.control import Part, Record
 from proto.disk import reason
 from proto.errors import ConfigError
 from proto.messages import ROLES, Message, Role
+from proto.parent import kept_from_children
 from proto.sockets import Port, hold, make_socket_dir, refusals, sweep
 
 TICK_MS = 100
@@ -62,14 +62,16 @@ class Supervisor:
         run_dir: Path,
         view: View,
         resume: Resume | None,
+        signals: list[int],
         before: Sequence[Restart] = (),
         cpu_before: float = 0.0,
         clock: AwakeClock | None = None,
     ) -> None:
-        """`before` are the restarts before the run went back to the checkpoint of `resume`, by the `clock` of then;
-        `cpu_before`: CPU seconds of this process that are not the run's."""
+        """In `signals` appear the numbers of those that ask for an end. `before` are the restarts before the run went
+        back to the checkpoint of `resume`, by the `clock` of then; `cpu_before`: CPU seconds of this process that are
+        not the run's."""
         self.settings, self.run_dir, self.view, self.resume, self.before = settings, run_dir, view, resume, before
-        self.cpu_before = cpu_before
+        self.signals, self.cpu_before = signals, cpu_before
         self.run_id = f"{settings.run.name}-{os.urandom(4).hex()}"
         self.refused: dict[str, int] = {}
         """Frames that the supervisor itself refused, by channel and kind."""
@@ -98,8 +100,8 @@ class Supervisor:
             info = RunInfo(run_id=self.run_id, socket_dir=socket_dir, supervisor_pid=os.getpid(), resume=name)
             ports.extend(Port(context, channel, "supervisor", socket_dir, codec) for channel in ("control", "status"))
             control, status = ports
-            with caught() as signals, self.view, self._begin_files(info) as metrics:
-                return self._loop(control, status, metrics, signals)
+            with self.view, self._begin_files(info) as metrics:
+                return self._loop(control, status, metrics)
         finally:
             self._kill_all()
             self.refused = refusals(ports)
@@ -119,7 +121,7 @@ class Supervisor:
         except OSError as error:
             raise ConfigError("run.dir", str(self.run_dir), f"cannot be written to: {reason(error)}") from None
 
-    def _loop(self, control: Port, status: Port, metrics: MetricsFile, signals: list[int]) -> Machine:
+    def _loop(self, control: Port, status: Port, metrics: MetricsFile) -> Machine:
         run = self.settings.run
         digest = read_toml(self.run_dir / "config.toml")[1]
         machine = Machine(digest, run, self.clock.now(), self.before)
@@ -145,8 +147,8 @@ class Supervisor:
                 actions += self._heard(machine, metrics, message, now)
             for role in self._ended(machine, now):
                 actions += machine.exited(role, self._forget(role), now)
-            while signals:
-                actions += machine.signalled(signals.pop(0), now)
+            while self.signals:
+                actions += machine.signalled(self.signals.pop(0), now)
             actions += machine.ticked(now)
             for action in actions:
                 self._do(action, machine, control, metrics)

@@ -11,6 +11,7 @@ from typing import Any
 
 from batcher.config import DataConfig
 from batcher.handed import descriptors
+from proto.parent import kept_from_children
 
 END_S = 1.0
 """How long a process may take to end by itself."""
@@ -26,11 +27,12 @@ class Child:
         """
         ours, theirs = Pipe()
         # A fresh interpreter: forking a process that has a ZeroMQ context or threads is not safe.
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "batcher.worker", str(theirs.fileno()), str(os.getpid())],
-            pass_fds=(theirs.fileno(), *inherited, *descriptors(config)),
-            stdin=subprocess.DEVNULL,
-        )
+        with kept_from_children():
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "batcher.worker", str(theirs.fileno()), str(os.getpid())],
+                pass_fds=(theirs.fileno(), *inherited, *descriptors(config)),
+                stdin=subprocess.DEVNULL,
+            )
         theirs.close()
         self.connection: Any = ours  # Connection[send, receive], whose parameters differ between versions of its stubs
         self.ready = False

@@ -8,13 +8,14 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from batcher.plugin import load
-from proto.parent import end_with_parent
+from proto.parent import end_with_parent, outlive_sigterm
 
 
 def main() -> None:
     descriptor, parent = map(int, sys.argv[1:])
     if not end_with_parent(parent):  # even in the middle of a decode
         return
+    outlive_sigterm()
     connection: Any = Connection(descriptor)
     try:
         config, serve, args = connection.recv()

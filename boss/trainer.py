@@ -118,7 +118,7 @@ class Trainer:
         if batch.last:
             result = {f"{batch.kind}_{name}": value for name, value in self._evaluating.result().items()}
             self._evaluating = None
-            self.evaluation |= result
+            self.evaluation |= {**result, f"{batch.kind}_boss_epochs": self.boss_epochs}
             if batch.kind == "validation":
                 score = result["validation_accuracy"] if self.spec.classes else result["validation_loss"]
                 assert isinstance(score, float)

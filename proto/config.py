@@ -35,11 +35,12 @@ class Section(BaseModel):
 
 def _explain(section: str, cls: type[Section], error: ValidationError) -> ConfigError:
     first = error.errors(include_url=False)[0]
-    key = ".".join([section, *(str(part) for part in first["loc"])])
+    key = ".".join([section, *map(str, first["loc"])])
+    above, dot, last = key.rpartition(".")
     message = first["msg"]
     match first["type"]:
         case "extra_forbidden":
-            problem = f"unknown key; {nearest(str(first['loc'][-1]), cls.model_fields)}"
+            problem = f"unknown key; {nearest(last, cls.model_fields, above + dot)}"
         case "value_error":
             problem = message.removeprefix("Value error, ")
         case kind:

@@ -27,8 +27,8 @@ class Refused(ValueError):
         self.kind = kind
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt `word`: the nearest of the `known` ones, else all of them."""
+def nearest(word: str, known: Iterable[str], before: str = "") -> str:
+    """A hint for a misspelt `word`: the nearest of the `known` ones, with `before` in front, else all of them."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"allowed: {', '.join(known)}"
+    return f"did you mean {before + close[0]!r}?" if close else f"allowed: {', '.join(known)}"

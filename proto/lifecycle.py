@@ -8,7 +8,6 @@ import argparse
 import logging
 import os
 import shutil
-import signal
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ from proto.config import RunConfig, RunInfo, Section, read_toml
 from proto.control import Beat, Done, Failed, Hello, Record, Release, Start, Stop, Welcome
 from proto.errors import ConfigError
 from proto.messages import Message, Role, Value
+from proto.parent import outlive_sigterm
 from proto.sockets import ALIVE, Port, check_socket_dir, has_writer, refusals
 
 log = logging.getLogger(__name__)
@@ -91,8 +91,8 @@ class Worker:
         self._status = self.port("status")
 
     def guard(self) -> None:
-        """Ends this process with its supervisor, and cleanly on SIGTERM: for one that has no other purpose."""
-        signal.signal(signal.SIGTERM, lambda *_: self.stop("SIGTERM"))
+        """Ends this process with its supervisor, and only when that says so: for one that has no other purpose."""
+        outlive_sigterm()
         threading.Thread(target=self._watch_supervisor, name="supervisor-watch", daemon=True).start()
 
     # -- handshake
@@ -138,7 +138,7 @@ class Worker:
 
     @property
     def stopping(self) -> bool:
-        """True once the supervisor said stop, a SIGTERM came, or the supervisor died."""
+        """True once the supervisor said stop, or died."""
         for _, message in self._control.receive():
             self._obey(message)
         return self._stop is not None

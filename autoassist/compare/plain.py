@@ -23,10 +23,10 @@ from autoassist import summary as summaries
 from autoassist.compare.arms import BASELINE, PLAIN, Arm
 from autoassist.compare.plan import Plan
 from autoassist.config import Settings, change, load
-from autoassist.signals import caught, kept_from_children
+from autoassist.signals import caught
 from autoassist.sweep import Run, Sweep
 from proto.errors import ConfigError
-from proto.parent import end_with_parent
+from proto.parent import end_with_parent, kept_from_children, outlive_sigterm
 
 FORMS = ("tensors in memory", "DataLoader without workers", "DataLoader with 1 worker", "DataLoader with 2 workers")
 ROUNDS = 2
@@ -215,6 +215,7 @@ def main() -> None:
     args = parser.parse_args()
     if not end_with_parent(args.parent):
         return
+    outlive_sigterm()
     try:
         found = train(load(args.run_dir / "config.toml", []), args.form)
     except ConfigError as error:

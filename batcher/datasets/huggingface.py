@@ -31,7 +31,7 @@ def huggingface(
     try:
         from datasets import DatasetDict, load_from_disk
     except ModuleNotFoundError as error:
-        problem = f"needs the package {error.name!r}: pip install 'autoassist[hf]'"
+        problem = f"needs the package {error.name!r}: pip install -e '.[hf]' in the clone of AutoAssist"
         raise ConfigError("data.name", "huggingface", problem) from None
     try:
         loaded = load_from_disk(root)

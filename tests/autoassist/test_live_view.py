@@ -35,6 +35,13 @@ def test_each_worker_is_described_by_its_own_numbers(workers):
     assert lines["assistant"] == "version 8, mean loss 0.5000, accuracy 0.750, AUC 0.625"
 
 
+@pytest.mark.parametrize("values", [{"loss": float("nan")}, {}])
+def test_before_the_first_step_there_is_no_loss_to_show(values, workers):
+    values = {**workers["boss"].values, **values} if values else {"boss_epochs": 1.5, "test_accuracy": 0.97}
+    state = WorkerState(phase="running", values=values)
+    assert describe("boss", state, 3.0) == "1.50 of 3 Boss epochs, test accuracy 0.9700"
+
+
 def test_who_waits_for_whom_is_shown(workers):
     workers["batcher"].values |= {"bytes_per_s": 12.5e6, "queue_depth": 2.75, "credit_wait_s": 31.4}
     workers["boss"].values |= {"waited_s": 2.2}

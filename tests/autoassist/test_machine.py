@@ -203,6 +203,13 @@ class TestStop:
         assert kills(m.signalled(SIGINT, 2.2)) == {"boss", "assistant"}
         assert m.exit_code == 130
 
+    def test_a_second_sigterm_changes_nothing_and_ctrl_c_after_it_kills_at_once(self, data_spec):
+        m = running(data_spec)
+        m.signalled(SIGTERM, 2.0)
+        assert m.signalled(SIGTERM, 2.0) == []
+        assert kills(m.signalled(SIGINT, 2.1)) == set(ROLES)
+        assert m.exit_code == 143
+
     def test_ctrl_c_twice_kills_at_once_also_when_the_run_has_failed(self, data_spec):
         m = running(data_spec)
         m.exited("boss", -9, 2.0)

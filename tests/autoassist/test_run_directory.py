@@ -9,7 +9,7 @@ from rich.console import Console
 
 from autoassist import launch as module
 from autoassist.config import load
-from autoassist.launch import launch
+from autoassist.launch import launch, resume
 from autoassist.machine import Machine
 from proto import checkpoint
 from proto.config import RunConfig
@@ -107,10 +107,18 @@ def test_a_run_is_named_after_its_data_set_and_the_time(ending, settings, consol
     assert str(tmp_path / "runs" / names[1]) in console.file.getvalue()
 
 
-def test_a_run_on_a_users_data_set_is_named_after_its_callable(ending, settings, console, tmp_path):
+@pytest.mark.parametrize("name", ["{}/blobs.py:build", "some.blobs:build", "blobs:build"])
+def test_a_run_on_a_users_data_set_is_named_after_the_file_of_its_callable(ending, settings, console, tmp_path, name):
     ending(0, "")
-    launch(settings("data.name=some.package:blobs"), console)
+    (tmp_path / "blobs.py").touch()
+    launch(settings(f"data.name={name.format(tmp_path)}"), console)
     assert [path.name.startswith("blobs-") for path in (tmp_path / "runs").iterdir()] == [True]
+
+
+def test_a_folder_that_is_no_run_cannot_be_gone_on_with(console, tmp_path):
+    for folder in (tmp_path / "none", tmp_path):
+        with pytest.raises(ConfigError, match=r"^--resume = '.*': no run directory that `autoassist launch` made$"):
+            resume(folder, console)
 
 
 def test_a_run_that_exists_is_left_alone(settings, console, tmp_path):

@@ -88,5 +88,13 @@ def test_the_table_warns_of_losses_left_out_and_frames_refused(summary):
     assert "refused" not in shown({**summary, "frames_refused": 0})
 
 
+def test_an_evaluation_that_is_not_of_the_final_weights_is_said_to_be_that():
+    evaluated = {**WORKERS["boss"], "test_boss_epochs": 0.5}
+    stopped = summarise({**WORKERS, "boss": evaluated}, CPU, **RUN)
+    assert stopped["test_boss_epochs"] == 0.5
+    assert "at 0.50 Boss epochs, not of the final weights" in shown(stopped)
+    assert "not of the final weights" not in shown({**stopped, "test_boss_epochs": 1.0})
+
+
 def test_a_name_in_brackets_is_shown_as_it_is(summary):
     assert "Run a[b] [/c]" in shown({**summary, "name": "a[b] [/c]"})

@@ -225,6 +225,7 @@ def test_stopped_by_sigterm_it_writes_a_checkpoint_and_goes_on(start_logging, tm
     assert busy.returncode == 2
     assert f"this run is under way (pid {run.process.pid})" in busy.stderr
     run.kill(run.process.pid, signal.SIGTERM)
+    os.killpg(run.process.pid, signal.SIGTERM)  # as `timeout` does it
     (tmp_path / "hold").unlink()
     assert run.wait() == 143
     (name,) = checkpoints(run)

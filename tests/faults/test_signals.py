@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM: everything ends soon, and what there was so far is kept."""
 
+import json
 import os
 import signal
 import time
@@ -35,6 +36,37 @@ def test_sigterm_in_training(start_endless):
     run.kill(run.process.pid, signal.SIGTERM)
     assert ended_within(run, 5) == 143
     assert_stopped_cleanly(run, 143, "stopped by SIGTERM")
+    assert f"summary, metrics, logs and checkpoints: {run.run_dir.relative_to(run.folder)}" in run.stdout
+
+
+def sigterm_as_timeout_sends_it(run):
+    """To the process that was started, and to its group."""
+    run.kill(run.process.pid, signal.SIGTERM)
+    os.killpg(run.process.pid, signal.SIGTERM)
+
+
+def test_sigterm_to_all_in_training(start_endless):
+    run = start_endless()
+    run.training()
+    sigterm_as_timeout_sends_it(run)
+    assert ended_within(run, 5) == 143
+    assert_stopped_cleanly(run, 143, "stopped by SIGTERM")
+    summary = run.summary()
+    assert (summary["killed"], summary["without_last_words"], summary["restarts"]) == ([], [], [])
+    newest = max((run.run_dir / "checkpoints").iterdir())
+    assert json.loads((newest / "manifest.json").read_text())["trained"] == summary["boss_instances"]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_sigterm_to_all_in_start_up(workers, start_endless):
+    """Also before they can have said anything about signals."""
+    run = start_endless()
+    run.until(lambda: len(run.workers()) >= workers, "worker processes")
+    sigterm_as_timeout_sends_it(run)
+    assert ended_within(run, 5) == 143
+    summary = run.summary()
+    assert (summary["exit_reason"], summary["boss_instances"]) == ("stopped by SIGTERM", 0)
+    assert "Traceback" not in run.stdout + run.stderr
 
 
 def assert_stopped_cleanly(run, code, reason):
@@ -73,8 +105,13 @@ def test_a_worker_that_does_not_react_is_killed_in_time(start_endless):
     assert "boss" in run.summary()["killed"]
 
 
-def test_sigterm_to_the_boss_alone_is_not_taken_for_the_end_of_the_budget(start_endless):
+def test_sigterm_to_the_workers_alone_changes_nothing(start_endless):
     run = start_endless()
-    run.kill(run.training()["boss"], signal.SIGTERM)
-    assert ended_within(run, 8) == 75
-    assert run.summary()["exit_reason"].startswith("boss ")
+    for pid in run.training().values():
+        run.kill(pid, signal.SIGTERM)
+    seen = len(run.records("eval"))
+    run.until(lambda: len(run.records("eval")) > seen + 2, "further evaluations")
+    run.kill(run.process.pid, signal.SIGTERM)
+    assert ended_within(run, 5) == 143
+    assert_stopped_cleanly(run, 143, "stopped by SIGTERM")
+    assert run.summary()["restarts"] == []

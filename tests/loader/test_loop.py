@@ -54,6 +54,7 @@ def test_a_loop_gets_the_budget_whatever_it_does(points):
     assert stats["trained"] == stats["candidates"] == 500
     assert stats["reports_made"] == stats["assistant_reports_folded"] == 12
     assert stats["transport"] == "memfd"
+    assert "train_s" not in stats, "nobody measured it"
     loader.close()
     loader.close()
     with pytest.raises(RuntimeError, match="the loader is closed"):

@@ -62,6 +62,33 @@ def test_nothing_outlives_a_script(tmp_path, number):
     time.sleep(1.5)  # beside the time that the fixture gives
 
 
+def test_sigterm_to_all_is_the_scripts_to_decide(tmp_path):
+    """It comes to every process, over and over and from the start on, as at the end of a job; the script goes on."""
+    begin = """
+    import os, signal, threading, time
+    signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def at_the_end_of_a_job():
+        while True:
+            os.killpg(0, signal.SIGTERM)
+            time.sleep(0.01)
+
+    threading.Thread(target=at_the_end_of_a_job, daemon=True).start()
+    """
+    end = """
+    state, stats = loader.state_dict(), loader.stats()
+    print(state["stream"]["account"]["trained"], stats["reports_made"], flush=True)
+    """
+    path = tmp_path / "train.py"
+    script = SCRIPT.replace('"uniform"', '"assist"').replace("budget=2", "budget=20")
+    path.write_text(textwrap.dedent(begin) + textwrap.dedent(script) + textwrap.dedent(end))
+    command = [sys.executable, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, start_new_session=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "main\n1280 80\n"
+    assert [word for word in ("SIGTERM", "started again", "replaced") if word in done.stderr] == []
+
+
 @pytest.mark.slow
 def test_an_interactive_session(run_script):
     code = textwrap.dedent(SCRIPT).replace("\n\nloader", "\n\n\nloader") + "\n\nprint('last', loader.progress)\n"

@@ -7,7 +7,7 @@ import pytest
 
 AT_ONCE = {
     "unknown section": (["bos.lr=1"], ["bos", "1", "did you mean 'boss'?"]),
-    "unknown key": (["batcher.batchsize=8"], ["batcher.batchsize = 8", "did you mean 'batch_size'?"]),
+    "unknown key": (["batcher.batchsize=8"], ["batcher.batchsize = 8", "did you mean 'batcher.batch_size'?"]),
     "wrong type": (["run.budget=long"], ["run.budget = 'long'", "number"]),
     "out of range": (["policy.gamma=1.5"], ["policy.gamma = 1.5", "less than or equal to 1"]),
     "unknown data set": (["data.name=digit"], ["data.name = 'digit'", "did you mean 'digits'?"]),

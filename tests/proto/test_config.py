@@ -19,7 +19,7 @@ class Toy(Section):
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"lrr": 1.0}, "toy.lrr = 1.0: unknown key; did you mean 'lr'?"),
+        ({"lrr": 1.0}, "toy.lrr = 1.0: unknown key; did you mean 'toy.lr'?"),
         ({"lr": 0}, "toy.lr = 0: input should be greater than 0"),
         ({"lr": "1"}, "toy.lr = '1': wrong type; input should be a valid number"),
         ({"name": 3}, "toy.name = 3: wrong type; input should be a valid string"),
