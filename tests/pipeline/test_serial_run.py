@@ -46,7 +46,8 @@ def test_accuracy_is_in_the_range_of_a_run_with_processes(twins, default_run):
     assert serial["test_accuracy"] >= 0.97
     assert serial["test_accuracy"] == pytest.approx(processes["test_accuracy"], abs=0.02)
     assert serial["boss_instances"] == processes["boss_instances"]
-    assert serial["kept_fraction"] == pytest.approx(processes["kept_fraction"], abs=0.15)
+    # Where the Assistant does not keep up, as on a busy machine, more is kept.
+    assert serial["kept_fraction"] - 0.15 < processes["kept_fraction"] < 1
 
 
 def test_lag_is_the_configured_one(twins, defaults):
