@@ -58,3 +58,14 @@ def test_accounts_for_every_loss_report(twins):
     summary = twins[0].summary()
     assert summary["reports_sent"] == summary["reports_folded"] == summary["optimizer_steps"]
     assert summary["reports_dropped"] == 0
+
+
+def test_what_is_kept_is_exactly_what_three_deterministic_processes_keep(start_run):
+    words = ("run.deterministic=true", "run.budget=6", "boss.threads=1")
+    runs = [start_run(*words, f"run.serial={serial}", f"run.name=serial-{serial}") for serial in ("true", "false")]
+    one, other = runs
+    assert (one.wait(), other.wait()) == (0, 0), one.stderr + other.stderr
+    serial, processes = one.summary(), other.summary()
+    assert serial["kept_fraction"] < 0.95, "something is dropped"
+    for key in ("kept_fraction", "candidates", "dropped_per_class", "trained_per_class", "test_accuracy"):
+        assert serial[key] == processes[key], key
