@@ -56,7 +56,7 @@ def test_override_values_get_the_type_of_their_key(override, section, key, value
         ("bos.lr=1", ["bos = ", "unknown section", "'boss'"]),
         ("zzz.lr=1", ["zzz = ", "allowed: assistant, batcher, boss"]),
         ("boss.learning_rate=1", ["boss.learning_rate = 1", "unknown key", "allowed: "]),
-        ("boss.looss_queue=1", ["boss.looss_queue = 1", "unknown key", "'loss_queue'"]),
+        ("boss.looss_queue=1", ["boss.looss_queue = 1", "unknown key", "'boss.loss_queue'"]),
         ("run.seed=1.5", ["run.seed = 1.5", "wrong type", "integer"]),
         ("run.serial=1", ["run.serial = 1", "wrong type", "boolean"]),
         ("run.serial=yes", ["run.serial = 'yes'", "wrong type", "boolean"]),
@@ -97,7 +97,7 @@ def test_a_malformed_override_is_shown_with_its_form(override):
         (b"\xff\xfe", ["no valid TOML"]),
         (b"run = 3\n", ["run = 3", "is a section"]),
         (b"budget = 3\n", ["budget = 3", "unknown section"]),
-        (b"[run]\nbudgte = 3\n", ["run.budgte = 3", "'budget'"]),
+        (b"[run]\nbudgte = 3\n", ["run.budgte = 3", "'run.budget'"]),
     ],
 )
 def test_a_file_that_cannot_be_is_refused(content, fragments, tmp_path):

@@ -80,7 +80,8 @@ def test_regression_is_learned_and_evaluated_by_its_loss_alone(several: bool) ->
     targets = INPUTS @ WEIGHTS if several else INPUTS @ WEIGHTS[:, 0]
     data = Data(ArraySplit(INPUTS, targets), ArraySplit(INPUTS, targets), ArraySplit(INPUTS, targets))
     trainer, reports, found = train(data, model="linear", loss="mse", weight_decay=0.0)
-    assert set(trainer.evaluation) == {"test_loss", "validation_loss"}
+    told = {f"{split}_{what}" for split in ("test", "validation") for what in ("loss", "boss_epochs")}
+    assert set(trainer.evaluation) == told
     assert trainer.evaluation["test_loss"] < 1e-2  # type: ignore[operator]
     assert trainer.best == pytest.approx(-min(v["validation_loss"] for v in found if "validation_loss" in v))  # type: ignore[type-var, operator]
     first = reports[0]
