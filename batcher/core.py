@@ -3,26 +3,24 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from batcher.assembler import Assembler, Begun
 from batcher.config import POLICIES, BatcherConfig, PolicyConfig
 from batcher.cut import expected, make_cuts
 from batcher.features import FeatureStore
 from batcher.generator import Generator, Plan, Position
 from batcher.plugin import Data, Split, is_stream
 from batcher.selector import Selector
-from batcher.source import Finish, Source, sources_of
+from batcher.source import Source, sources_of
 from batcher.spec import check_splits, spec_of
 from batcher.stream import StreamStore, Tape
 from batcher.suspects import suspects, write
-from batcher.usable import broken
 from proto.batches import Batch, End, Open
 from proto.config import RunConfig
-from proto.errors import ConfigError
 from proto.learning import Features, Weights
 from proto.messages import Kind, Value
 from proto.resolver import build, resolve
@@ -34,17 +32,6 @@ log = logging.getLogger(__name__)
 EVALUATED: tuple[Kind, ...] = ("validation", "test")
 MAX_PASSES = 2**40
 Lend = Callable[[int, Layout], dict[str, Array]]
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """A planned batch: where the stream stood before it, the version that chose it, and what ends its decoding."""
-
-    before: Position
-    plan: Plan
-    version: int
-    version_step: int
-    finish: Finish
 
 
 class BatcherCore:
@@ -104,11 +91,8 @@ class BatcherCore:
             stream=self.tape is not None,
             assistant=self.selector.assistant,
         )
-        self.skipped: list[int] = []
-        """Ids of instances that cannot be used."""
-        self.skipped_errors: deque[str] = deque(maxlen=16)
-        """The last of them, with what is wrong."""
-        self._unreadable: dict[Kind, set[int]] = {kind: set() for kind in splits}
+        # Not ahead in a deterministic run: the features of this batch may have a say in who is in the next.
+        self._assembler = Assembler(self.sources, self._begin, max_bad=config.max_bad, ahead=lag is None)
         self._seq = self._candidates = self._kept = 0
         self._slots = self._unheard = 0
         """Slots of the stream; training batches planned since a version arrived."""
@@ -116,7 +100,11 @@ class BatcherCore:
         """Training batches chosen while no version had come for more than `boss.slots` of them, and those for which
         everything was kept, because the newest version was more than `policy.max_lag` behind."""
         self._generator: Generator | None = None
-        self._ahead: _Begun | None = None
+
+    @property
+    def skipped(self) -> list[int]:
+        """Ids of instances that cannot be used."""
+        return self._assembler.skipped
 
     @property
     def opened(self) -> bool:
@@ -183,7 +171,7 @@ class BatcherCore:
         """The next batch, collated into the arrays that `lend` gives for `slot`, and its features for the Assistant."""
         assert self._generator is not None, "the stream is not open"
         assert self.ready, "the version that the next batch needs has not arrived"
-        assembled = self._assemble(self._generator, slot, lend)
+        assembled = self._assembler.next(self._generator, partial(lend, slot))
         seq, self._seq = self._seq, self._seq + 1
         if assembled is None:
             return End(seq=seq, incarnation=incarnation), None
@@ -215,7 +203,7 @@ class BatcherCore:
         self.store.visit(batch.ids, batch.arrays)
         return batch, self._features(plan, seq, incarnation) if self.spec.assistant != "none" else None
 
-    def _begin(self, generator: Generator) -> _Begun | None:
+    def _begin(self, generator: Generator) -> Begun | None:
         """Plans the next batch and has its instances decoded, by other processes where there are any."""
         before, late = generator.position, self.selector.late
         if self.tape is not None:
@@ -234,64 +222,7 @@ class BatcherCore:
         # Evaluations are read when they are assembled: without the instances known to be bad.
         train = plan.kind == "train"
         finish = self.train.begin(plan.ids, plan.passes_of) if train else lambda room: ({}, {})
-        return _Begun(before, plan, self.selector.version, self.selector.version_step, finish)
-
-    def _assemble(self, generator: Generator, slot: int, lend: Lend) -> tuple[_Begun, dict[str, Array]] | None:
-        """The next batch and its arrays. An instance that turns out bad is banned, and the batch planned anew."""
-        while True:
-            begun, self._ahead = self._ahead or self._begin(generator), None
-            if begun is None:
-                return None
-            plan, source = begun.plan, self.sources[begun.plan.kind]
-            if plan.kind != "train":
-                plan, arrays = self._assemble_evaluation(plan, slot, lend)
-                return replace(begun, plan=plan), arrays
-            # Decoding processes go on with the next batch while the last instances of this one are decoded. Not in a
-            # deterministic run: the features of this batch may have a say in who is in the next.
-            if self.lag is None and source.elsewhere is not None and generator.trains_next:
-                self._ahead = self._begin(generator)
-            arrays, errors = begun.finish(partial(lend, slot))
-            errors |= broken(source, plan.ids, arrays, errors)
-            if not errors:
-                return begun, arrays
-            if self._ahead is not None:
-                self._ahead.finish(None)
-                self._ahead = None
-            generator.banned |= errors.keys()
-            self._skip("train", errors)
-            if len(generator.banned) == self.train.size and self.tape is None:
-                raise ValueError(f"none of the training instances can be used; the last one: {self.skipped_errors[-1]}")
-            generator.go_to(begun.before)
-
-    def _assemble_evaluation(self, plan: Plan, slot: int, lend: Lend) -> tuple[Plan, dict[str, Array]]:
-        """`plan` without the instances that cannot be decoded, and its arrays."""
-        source = self.sources[plan.kind]
-        while True:
-            good = ~np.isin(plan.ids, list(self._unreadable[plan.kind]))
-            if not good.any():
-                raise ValueError(f"no instance of a {plan.kind} batch can be decoded: {self.skipped_errors[-1]}")
-            plan = replace(plan, ids=plan.ids[good], passes_of=plan.passes_of[good], weights=plan.weights[good])
-            arrays, errors = source.read(plan.ids, partial(lend, slot), plan.passes_of)
-            errors |= broken(source, plan.ids, arrays, errors)
-            if not errors:
-                return plan, arrays
-            self._skip(plan.kind, errors)
-
-    def _skip(self, kind: Kind, errors: Mapping[int, str]) -> None:
-        """Counts and lists instances that cannot be used. Raises ConfigError over `batcher.max_bad` of them."""
-        for index, error in errors.items():
-            self._unreadable[kind].add(index)
-            self.skipped.append(index)
-            self.skipped_errors.append(f"{index}{'' if kind == 'train' else f' of the {kind} split'}: {error}")
-            log.warning("skipped instance %s", self.skipped_errors[-1])
-        if len(self.skipped) > self.config.max_bad:
-            # As a mistake in the configuration: a Batcher that is started anew would find them again.
-            raise ConfigError(
-                "batcher.max_bad",
-                self.config.max_bad,
-                f"{len(self.skipped)} instances cannot be used, the last one {self.skipped_errors[-1]}; "
-                "mend the data, or allow more",
-            )
+        return Begun(before, plan, self.selector.version, self.selector.version_step, finish)
 
     def _features(self, plan: Plan, seq: int, incarnation: int) -> Features:
         return Features(
@@ -324,7 +255,7 @@ class BatcherCore:
             "kept_fraction": self._kept / max(self._candidates, 1),
             "skipped": len(self.skipped),
             "skipped_ids": tuple(self.skipped[-16:]),
-            "skipped_errors": "; ".join(self.skipped_errors),
+            "skipped_errors": "; ".join(self._assembler.errors),
             "suspects": len(suspects(self.selector)),
             "p_histogram": tuple(self.selector.histogram.tolist()),
             "forced": self._generator.forced if self._generator else 0,
