@@ -23,7 +23,7 @@ from benchmarks.soak import how_soon, workers
 from proto.messages import ROLES
 
 WORDS = ("run.name=restarts", "run.budget=1000000", "boss.model=linear", "boss.threads=1", "run.restart_boss=true",
-         "boss.eval_every=100", "boss.checkpoint_every=10")  # fmt: skip
+         "boss.eval_every=100", "boss.checkpoint_every=100")  # fmt: skip
 LONGEST_S = 120.0
 
 

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from autoassist.metrics import newest_beats
 from benchmarks.report import finish, median_interval
 from proto.messages import ROLES, Role
 
@@ -99,21 +100,7 @@ def how_soon(restarts: list[dict[str, Any]], role: Role) -> dict[str, Any]:
 
 def workers(log: Path) -> dict[str, int]:
     """Role -> pid, from the newest heartbeats."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(file.seek(0, 2) - 65_536, 0))
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return {}
-    found = {}
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if record.get("event") == "beat" and record["role"] in ROLES:
-            found[record["role"]] = int(record["pid"])
-    return found
+    return {role: int(values["pid"]) for role, values in newest_beats(log).items() if role in ROLES}
 
 
 def megabytes(pid: int) -> float:

@@ -1,13 +1,13 @@
 from toys import batch, spec
 
 from boss.account import Account
-from boss.progress import PER_EPOCH, Progress
+from boss.progress import MOST, PER_EPOCH, Progress
 
 
-def records(batches, account=None):
+def records(batches, account=None, **fields):
     """What is recorded while an account takes `batches` of a data set of 100 instances."""
     account, found = account or Account(), []
-    progress = Progress(account, spec(train_size=100), lambda event, values: found.append((event, values)))
+    progress = Progress(account, spec(train_size=100, **fields), lambda event, values: found.append((event, values)))
     for one in batches:
         account.add(one)
         progress.after_batch(one)
@@ -32,3 +32,9 @@ def test_the_last_batch_is_recorded_wherever_it_ends():
 def test_a_resumed_run_records_nothing_twice():
     account = Account(trained=10)
     assert records([batch([1])], account) == []
+
+
+def test_a_run_of_many_boss_epochs_is_recorded_a_thousand_times():
+    found = records((batch([1, 2]) for _ in range(10_000)), train_total=20_000)
+    assert MOST == 1000
+    assert [values["trained"] for _, values in found] == list(range(20, 20_001, 20))
