@@ -147,7 +147,9 @@ class Machine:
         if self._goes_back(role):
             state.phase, self.again = "gone", True
             what = f"{problem} at step {self.step}; all three go back to the last checkpoint ({so_far})"
-            return [Say(role, state.pid, what), *self.stop(problem, now)]
+            # Without their Boss the others have nothing to say, unless they are writing the checkpoint to go back to.
+            rest = self._kill_rest if role == "boss" and not self._saves(now) else list[Action]
+            return [Say(role, state.pid, what), *self.stop(problem, now), *rest()]
         state.phase, state.again_at = "waiting", now + wait_s
         when = f" in {wait_s:g} s" if wait_s else ""
         what = f"{problem} at step {self.step}; it is started again{when} ({so_far})"
@@ -170,7 +172,7 @@ class Machine:
     def ticked(self, now: float) -> list[Action]:
         """Time has passed."""
         if self._stop_at is not None:
-            if any(state.silent_until > now for state in self.workers.values() if state.phase != "gone"):
+            if self._saves(now):
                 self._stop_at = max(self._stop_at, now + STOP_S)
             if now >= self._stop_at:
                 return self._kill_rest()
@@ -262,6 +264,10 @@ class Machine:
     def _goes_back(self, role: Role) -> bool:
         """Whether all three must go back to a checkpoint because `role` was lost."""
         return self.started_at is not None and (role == "boss" or self.run.deterministic)
+
+    def _saves(self, now: float) -> bool:
+        """Whether a worker is writing its part of a checkpoint."""
+        return any(state.silent_until > now for state in self.workers.values() if state.phase != "gone")
 
     def _end_of(self, role: Role, problem: str) -> list[Action]:
         """`role` is of no use any more: what is left of it must go before another is started."""

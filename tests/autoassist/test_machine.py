@@ -326,10 +326,21 @@ class TestRestart:
 
     def test_with_restart_boss_all_three_go_back(self, data_spec):
         m = running(data_spec, restart_boss=True)
-        assert stops(m.exited("boss", -9, 2.0)) == {"batcher", "assistant"}
+        assert kills(m.exited("boss", -9, 2.0)) == {"batcher", "assistant"}
         assert (m.exit_code, m.again) == (0, True)
         m.signalled(SIGTERM, 2.1)
         assert (m.exit_code, m.again) == (143, False)
+
+    def test_before_they_go_back_they_may_write_the_checkpoint_they_were_writing(self, data_spec):
+        m = running(data_spec, restart_boss=True)
+        say(m, "assistant", Saving(), 1.5)
+        actions = m.exited("boss", -9, 2.0)
+        assert (stops(actions), kills(actions)) == ({"batcher", "assistant"}, set())
+        m.told("assistant", done("assistant"), 2.5)
+        m.exited("assistant", 0, 2.6)
+        m.exited("batcher", 0, 2.6)
+        assert m.finished
+        assert m.again
 
     def test_in_a_deterministic_run_all_three_go_back(self, data_spec):
         m = running(data_spec, deterministic=True)
