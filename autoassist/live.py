@@ -14,7 +14,8 @@ from rich.table import Table
 from autoassist.state import WorkerState
 from proto.messages import ROLES, Role, Value
 
-PLAIN_EVERY_S = 5.0
+PLAIN_EVERY_S, PLAIN_LATER_S = 5.0, 60.0
+"""Between plain lines: a tenth of the time shown so far, within these. The log of a night is not read line by line."""
 
 Workers = Mapping[Role, WorkerState]
 
@@ -27,6 +28,7 @@ class View:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self._shown_at = float("-inf")
         self._said_running = False
+        self._began = time.monotonic()
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -54,7 +56,8 @@ class View:
         if not self._said_running and all(state.phase == "running" for state in workers.values()):
             self._said_running = True
             self.say("running: " + ", ".join(f"{role} (pid {state.pid})" for role, state in workers.items()))
-        if now - self._shown_at >= PLAIN_EVERY_S and workers["boss"].phase == "running":
+        every = min(max((now - self._began) / 10, PLAIN_EVERY_S), PLAIN_LATER_S)
+        if now - self._shown_at >= every and workers["boss"].phase == "running":
             self._shown_at = now
             self.say("; ".join(f"{role}: {describe(role, workers[role], self.budget)}" for role in ROLES))
 
