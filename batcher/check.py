@@ -105,6 +105,20 @@ def _look(found: Findings, config: DataConfig, name: Kind, split: Any, classes: 
         problems += in_offers(name, split, [Seen(int(index), nothing, nothing) for index in ids])
     found.mistakes += problems
     found.splits.append(_facts(name, split, seen, not problems))
+    if name == "train" and seen and not found.mean:
+        found.notes += _unnormalised(seen)
+
+
+def _unnormalised(seen: Sequence[Seen]) -> Iterator[str]:
+    """Says of uint8 images which mean and deviation would normalise them."""
+    images = [one.inputs for one in seen if one.inputs.dtype == np.uint8 and one.inputs.ndim == 3]
+    if len(images) == len(seen) and len({len(image) for image in images}) == 1:
+        pixels = np.concatenate([image.reshape(len(image), -1) for image in images], axis=1) / 255
+        mean, std = ([round(float(value), 3) for value in of] for of in (pixels.mean(1), pixels.std(1)))
+        yield (
+            "uint8 values reach the model divided by 255, no more; to normalise them give Data a mean and std: "
+            f"mean={mean}, std={std} by the {len(images)} instances looked at"
+        )
 
 
 def _guarded(name: Kind, mistakes: Iterator[Mistake]) -> Iterator[Mistake]:

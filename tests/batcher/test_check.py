@@ -16,6 +16,7 @@ from autoassist.check_data import show
 from batcher import check as checking
 from batcher.check import Findings, check
 from batcher.config import DataConfig
+from batcher.datasets.arrays import ArraySplit
 from batcher.plugin import Data
 
 FOUND = {
@@ -115,6 +116,22 @@ def test_all_mistakes_are_found_at_once_each_with_its_split(monkeypatch: pytest.
     monkeypatch.setattr(mistaken, "three", three, raising=False)
     found = check(DataConfig(name="mistaken:three"), 4, 0)
     assert [mistake.split for mistake in found.mistakes] == ["train", "validation", "test"]
+
+
+def images(mean: tuple[float, ...] = ()) -> Data:
+    """Twelve images whose first channel is 0 and 255 by turns of a row, whose second is 51."""
+    inputs = np.full((12, 2, 4, 4), 51, np.uint8)
+    inputs[:, 0] = [[0], [255], [0], [255]]
+    return Data(ArraySplit(inputs, np.arange(12) % 2), mean=mean, std=mean)
+
+
+def test_images_without_mean_and_deviation_are_noted_with_what_they_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mistaken, "images", images, raising=False)
+    found = check(DataConfig(name="mistaken:images"), 4, 0)
+    assert found.mistakes == []
+    assert any("mean=[0.5, 0.2], std=[0.5, 0.0] by the 12 instances" in note for note in found.notes)
+    found = check(DataConfig(name="mistaken:images", args={"mean": (0.5, 0.2)}), 4, 0)
+    assert not any("mean=" in note for note in found.notes)
 
 
 class Stream:
