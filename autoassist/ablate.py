@@ -16,6 +16,7 @@ from rich.console import Console
 
 from autoassist.config import Settings
 from autoassist.report import BLUE, GREY, Grid, Report, picture
+from autoassist.rundir import sweep_folder
 from autoassist.sweep import Run, Stopped, Summary, Sweep
 from proto.errors import ConfigError
 
@@ -64,7 +65,7 @@ def ablate(settings: Settings, repeats: int, amp: str, k: int, console: Console)
         raise ConfigError(
             "--accumulate", k, f"must divide batcher.batch_size = {settings.batcher.batch_size} into 2 or more"
         )
-    folder = Path(settings.run.dir) / (settings.run.name or f"ablate-{settings.data.name}-{settings.boss.model}")
+    folder = sweep_folder(settings, "ablate")
     results: dict[str, list[Summary]] = {arm.name: [] for arm in ARMS}
     with Sweep.open(folder, console) as sweep:
         for repeat, arm in itertools.product(range(repeats), ARMS):

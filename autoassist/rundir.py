@@ -15,14 +15,25 @@ from proto.disk import reason
 from proto.errors import ConfigError
 
 
+def short_name(name: str) -> str:
+    """What folders and pictures say for the data set or model `name`: a builtin's name, FILE of ./FILE.py:..., MODULE
+    of package.MODULE:..."""
+    place, _, builtin = name.rpartition(":")
+    return re.split(r"[./]", place.removesuffix(".py"))[-1] or builtin
+
+
+def sweep_folder(settings: Settings, kind: str) -> Path:
+    """Where several runs of one `kind` ("compare", "ablate") with these settings are kept."""
+    data, model = short_name(settings.data.name), short_name(settings.boss.model)
+    return Path(settings.run.dir) / (settings.run.name or f"{kind}-{data}-{model}")
+
+
 def make(settings: Settings) -> tuple[Settings, Path]:
     """A new run directory with the resolved configuration in it, and the settings with their name filled in.
 
     Raises ConfigError when it cannot be made.
     """
-    place, _, builtin = settings.data.name.rpartition(":")
-    data = re.split(r"[./]", place.removesuffix(".py"))[-1] or builtin  # ./FILE.py:... or package.MODULE:...
-    name = settings.run.name or f"{data}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3]
+    name = settings.run.name or f"{short_name(settings.data.name)}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3]
     run_dir = Path(settings.run.dir) / name
     settings = settings.model_copy(update={"run": settings.run.model_copy(update={"name": name})})
     try:

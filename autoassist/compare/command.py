@@ -13,6 +13,7 @@ from autoassist.compare.plan import VAL_FRACTION, Plan
 from autoassist.compare.results import Results
 from autoassist.compare.tables import facts_of, figures, report
 from autoassist.config import Settings
+from autoassist.rundir import sweep_folder
 from autoassist.sweep import Run, Stopped, Summary, Sweep
 from proto.errors import ConfigError
 
@@ -35,7 +36,7 @@ def compare(plan: Plan, target: float | None, console: Console, against_plain: b
 
     Goes on where it was interrupted. Raises ConfigError before any run for what cannot be.
     """
-    folder = folder_of(plan.settings)
+    folder = sweep_folder(plan.settings, "compare")
     try:
         made = run(plan, folder, console, against_plain)
     except Stopped as stopped:
@@ -57,13 +58,6 @@ def write(made: Made, folder: Path, target: float | None, console: Console) -> N
     plots.draw(results, made.lines, folder, target)
     written.show(console)
     console.print(f"tables and plots: {folder}", highlight=False, soft_wrap=True)
-
-
-def folder_of(settings: Settings) -> Path:
-    """Where the comparison with these settings is kept."""
-    data = settings.data.name.rpartition(":")[2] or settings.data.name
-    model = settings.boss.model.rpartition(":")[2]
-    return Path(settings.run.dir) / (settings.run.name or f"compare-{data}-{model}")
 
 
 def tune_fraction(settings: Settings) -> float:

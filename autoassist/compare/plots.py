@@ -10,6 +10,7 @@ import numpy as np
 from autoassist.compare.arms import BASELINE, PLAIN, Arm
 from autoassist.compare.results import Results, kept_per_class
 from autoassist.report import COLOURS, INK, picture
+from autoassist.rundir import short_name
 
 WIDTH = 7.5
 """Inches; at 130 dots an inch a README shows it unscaled."""
@@ -163,5 +164,5 @@ def classes(results: Results, path: Path) -> None:
 
 def _title(results: Results) -> str:
     settings = results.plan.settings
-    data, model = (name.rpartition(":")[2] for name in (settings.data.name, settings.boss.model))
+    data, model = (short_name(name) for name in (settings.data.name, settings.boss.model))
     return f"{model} on {data}, {results.plan.seeds} seed{'s' * (results.plan.seeds > 1)}"

@@ -11,6 +11,7 @@ from autoassist import launch as module
 from autoassist.config import load
 from autoassist.launch import launch, resume
 from autoassist.machine import Machine
+from autoassist.rundir import sweep_folder
 from proto import checkpoint
 from proto.config import RunConfig
 from proto.errors import ConfigError
@@ -113,6 +114,13 @@ def test_a_run_on_a_users_data_set_is_named_after_the_file_of_its_callable(endin
     (tmp_path / "blobs.py").touch()
     launch(settings(f"data.name={name.format(tmp_path)}"), console)
     assert [path.name.startswith("blobs-") for path in (tmp_path / "runs").iterdir()] == [True]
+
+
+def test_the_folder_of_several_runs_is_named_after_files_too(settings, tmp_path):
+    (tmp_path / "net.py").write_text("class Deep: ...")
+    own = settings("data.name=some.blobs:build", f"boss.model={tmp_path}/net.py:Deep")
+    assert sweep_folder(own, "ablate") == tmp_path / "runs" / "ablate-blobs-net"
+    assert sweep_folder(settings("boss.model=mlp"), "compare") == tmp_path / "runs" / "compare-digits-mlp"
 
 
 def test_a_folder_that_is_no_run_cannot_be_gone_on_with(console, tmp_path):

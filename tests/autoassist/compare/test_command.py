@@ -6,9 +6,10 @@ import pytest
 
 from autoassist import launch as launching
 from autoassist.compare.arms import parse_arms, parse_grid
-from autoassist.compare.command import best, compare, folder_of, tune_fraction
+from autoassist.compare.command import best, compare, tune_fraction
 from autoassist.compare.plan import Plan
 from autoassist.config import load
+from autoassist.rundir import sweep_folder
 from autoassist.sweep import Stopped
 from proto.errors import ConfigError
 
@@ -23,7 +24,7 @@ def plan_of(settings, policies="one=uniform,two=uniform,autoassist", budgets=(1,
 
 
 def found(settings):
-    return json.loads((folder_of(settings) / "compare.json").read_text())
+    return json.loads((sweep_folder(settings, "compare") / "compare.json").read_text())
 
 
 def test_two_identical_arms_under_two_names_are_no_gain(settings, console):
@@ -36,16 +37,20 @@ def test_two_identical_arms_under_two_names_are_no_gain(settings, console):
     assert arms["autoassist@2"]["kept_fraction"] < 1
     assert len(arms["autoassist@2"]["kept_per_class"]) == 3
     assert arms["uniform@2"]["train_s"] is None, "serial runs have no wall-clock"
-    text = (folder_of(settings) / "compare.md").read_text()
+    text = (sweep_folder(settings, "compare") / "compare.md").read_text()
     assert "| one@1 | - |" in text
     assert "no gain" in console.file.getvalue()
-    assert {path.name for path in folder_of(settings).glob("*.png")} == {"accuracy.png", "kept.png", "classes.png"}
+    assert {path.name for path in sweep_folder(settings, "compare").glob("*.png")} == {
+        "accuracy.png",
+        "kept.png",
+        "classes.png",
+    }
 
 
 def test_it_is_tuned_without_the_test_split_which_is_seen_once_at_the_end(settings, console):
     one = plan_of(settings, "autoassist", tune=["boss.lr=0.001,0.2"], seeds=1)
     assert compare(one, None, console) == 0
-    folder = folder_of(settings)
+    folder = sweep_folder(settings, "compare")
     for run_dir in (path for path in folder.iterdir() if path.is_dir()):
         lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
         tests = [line for line in lines if "test_accuracy" in line]
@@ -95,7 +100,7 @@ def test_data_without_a_test_accuracy_are_refused_before_any_run(settings, conso
     data = settings.data.model_copy(update={"name": f"./toy.py:{name}"})
     with pytest.raises(ConfigError, match=f"data.name = './toy.py:{name}': {problem}"):
         compare(plan_of(settings.model_copy(update={"data": data})), None, console)
-    assert not folder_of(settings).exists()
+    assert not sweep_folder(settings, "compare").exists()
 
 
 def test_tuning_takes_the_validation_split_there_is(settings):
