@@ -201,8 +201,9 @@ def _over(budget: float, epochs: Estimate) -> Estimate:
 
 def _with_one(ratio: Estimate) -> Estimate:
     """Pooling may have moved the baseline at an equal budget; what the test there does not reject belongs to it."""
-    ends = [end for end in (ratio.low, ratio.high, 1.0) if end is not None]
-    return replace(ratio, low=min(ends), high=max(ends))
+    if ratio.low is None or ratio.high is None:
+        return ratio
+    return replace(ratio, low=min(ratio.low, 1.0), high=max(ratio.high, 1.0))
 
 
 def _outside(accuracies: Sequence[Sequence[float]], goal: Sequence[float]) -> str:

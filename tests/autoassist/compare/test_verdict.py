@@ -76,6 +76,14 @@ def test_what_the_baseline_s_budgets_do_not_bracket_is_not_measured(level, word)
     assert word in verdict.why
 
 
+def test_where_no_budget_of_the_baseline_is_like_the_arm_the_ratio_has_no_interval_either():
+    wide, narrow = (0.70, 0.80, 0.90), (0.7001, 0.7002, 0.7003)
+    verdict = judge([4.0, 8.0], [wide, narrow], 4.0, (0.81, 0.90, 0.85))
+    assert verdict.outcome == "no gain"
+    assert verdict.why == "more accurate than the baseline at any of its budgets"
+    assert (verdict.ratio.value, verdict.ratio.low, verdict.ratio.high) == (None, None, None)
+
+
 def test_one_seed_has_no_interval_and_no_verdict():
     verdict = judge(BUDGETS, [[0.9], [0.95], [0.97]], 2.0, [0.96])
     assert (verdict.outcome, verdict.ratio.low) == ("not measured", None)
