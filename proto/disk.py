@@ -1,14 +1,17 @@
 """Files that are written whole or not at all."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes `text` to `path`. Raises OSError when the disk refuses; what was there before then stays."""
+def write_whole(path: Path, text: str | Iterable[str]) -> None:
+    """Writes `text`, or all its parts, to `path`. Raises OSError when the disk refuses; what was there before then
+    stays."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(text)
+        with partial.open("w") as file:
+            file.writelines([text] if isinstance(text, str) else text)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
