@@ -79,7 +79,7 @@ class Service:
         (self.run_dir / "config.toml").write_text(to_toml(self.settings))
         if not state:
             return
-        self.account = Account(**state["account"])
+        self.account.load(state["account"])
         name = checkpoint.name_of(self.account.batches)
         folder = checkpoint.partial(self.run_dir, name)
         folder.mkdir(parents=True)

@@ -103,8 +103,7 @@ def load(run_dir: Path, name: str, trainer: Trains, account: Account, outlet: Lo
     """Brings the Boss to where it was when the part was written."""
     plain = checkpoint.read_plain(run_dir, name, "boss")
     trainer.load(State(load_file(checkpoint.tensors_path(run_dir, name, "boss")), plain["trainer"]))
-    for key, value in plain["account"].items():
-        setattr(account, key, value)
+    account.load(plain["account"])
     outlet.made, outlet.dropped = plain["reports"]["made"], plain["reports"]["dropped"]
 
 
