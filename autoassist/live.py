@@ -17,6 +17,9 @@ from proto.messages import ROLES, Role, Value
 PLAIN_EVERY_S, PLAIN_LATER_S = 5.0, 60.0
 """Between plain lines: a tenth of the time shown so far, within these. The log of a night is not read line by line."""
 
+EVALUATIONS = 1000
+"""Lines on evaluations that are all shown; of later ones, one a minute of each split."""
+
 Workers = Mapping[Role, WorkerState]
 
 
@@ -29,6 +32,9 @@ class View:
         self._shown_at = float("-inf")
         self._said_running = False
         self._began = time.monotonic()
+        self._evaluations = 0
+        self._evaluated_at: dict[tuple[str, ...], float] = {}
+        """When a line was shown on an evaluation with scores of these names."""
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -44,6 +50,14 @@ class View:
     def say(self, line: str, style: str = "") -> None:
         """Prints a line that stays, as it is."""
         self.console.print(line, style=style, highlight=False, soft_wrap=True, markup=False)
+
+    def evaluated(self, values: Mapping[str, Value]) -> None:
+        """Prints a line on an evaluation, unless it is one of very many."""
+        split, now = tuple(values), time.monotonic()
+        self._evaluations += 1
+        if self._evaluations <= EVALUATIONS or now - self._evaluated_at[split] >= PLAIN_LATER_S:
+            self._evaluated_at[split] = now
+            self.say(evaluation_line(values))
 
     def update(self, workers: Workers) -> None:
         """Shows where the workers stand now."""

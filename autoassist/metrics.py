@@ -84,8 +84,8 @@ class MetricsFile:
             self._say(f"metrics.jsonl: {problem}; lines are left out while that is so, training goes on", "yellow")
 
     def beat(self, role: Role, values: Mapping[str, Value]) -> None:
-        """Writes the metrics of a heartbeat, but for those of each class: at most every two seconds for each worker, up to
-        half a minute apart in a long run. The first one of a new process is written at once."""
+        """Writes the metrics of a heartbeat, but for those of each class: at most every two seconds for each worker, in
+        a long run up to half a minute apart. The first one of a new process is written at once."""
         now = time.monotonic()
         pid, last = self._beats.get(role, (None, float("-inf")))
         every = min(max(self.t * BEAT_SHARE, BEAT_EVERY_S), BEAT_LATER_S)

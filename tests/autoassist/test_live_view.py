@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from autoassist import live
 from autoassist.live import View, describe, evaluation_line, gate_line
 from autoassist.state import WorkerState
 from proto.messages import ROLES
@@ -96,6 +97,19 @@ def test_an_evaluation_is_one_line_with_its_scores():
     assert "\n" not in line
     for fragment in ("1.00 Boss epochs", "accuracy 0.9000", "loss 0.2500"):
         assert fragment in line
+
+
+def test_of_very_many_evaluations_one_a_minute_is_shown_of_each_split(monkeypatch):
+    now, plain = [0.0], view()
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    for second in range(4000):
+        now[0] = float(second)
+        for split in ("validation", "test"):
+            plain.evaluated({"boss_epochs": float(second), f"{split}_accuracy": 0.5})
+    shown = text(plain).splitlines()
+    assert len(shown) == 1000 + 2 * (3500 // 60)
+    assert sum("validation" in line for line in shown) == len(shown) / 2
+    assert shown[999].startswith("499.00 Boss epochs"), "the first ones all are"
 
 
 def test_the_gate_s_changes_and_state_are_told_with_their_numbers(workers):
