@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from proto.disk import reason, write_whole
+from proto.disk import reason, tail, write_whole
 from proto.messages import Role, Value
 
 BEAT_EVERY_S, BEAT_LATER_S, BEAT_SHARE = 2.0, 30.0, 1e-3
@@ -109,10 +109,7 @@ def newest_beats(path: Path) -> dict[str, dict[str, Any]]:
     """What each worker last said of itself, from the end of metrics.jsonl."""
     found: dict[str, dict[str, Any]] = {}
     if path.is_file():
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - LAST, 0))
-            lines = file.read().decode(errors="replace").splitlines()
-        for line in lines:
+        for line in tail(path, LAST).splitlines():
             with contextlib.suppress(ValueError):  # the first may be cut
                 values = json.loads(line)
                 if values.pop("event") == "beat":

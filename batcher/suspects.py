@@ -35,7 +35,7 @@ def write(path: Path, selector: Selector, class_names: Sequence[str], describe: 
     a text: images would have to be decoded, for nothing that a line can show."""
     ledger, ids = selector.ledger, suspects(selector)
     labels = selector.store.labels(ids)
-    if describe is not None and len(ids) and not isinstance(describe(int(ids[0])), str):
+    if describe is not None and len(ids) and not isinstance(_said(describe, int(ids[0])), str):
         describe = None
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
@@ -49,6 +49,15 @@ def write(path: Path, selector: Selector, class_names: Sequence[str], describe: 
                     ledger.times_trained[index],
                     f"{ledger.last_loss[index]:.6g}",
                     f"{ledger.loss_before[index]:.6g}",
-                    describe(index) if describe is not None else "",
+                    _said(describe, index) if describe is not None else "",
                 ]
             )
+
+
+def _said(describe: Callable[[int], object], index: int) -> object:
+    try:
+        return describe(index)
+    except (
+        Exception
+    ):  # whatever the user's data set raises: without a word on it the instance is a suspect all the same
+        return ""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and files that grow."""
 
 import os
 from collections.abc import Iterable
@@ -15,6 +15,13 @@ def write_whole(path: Path, text: str | Iterable[str]) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def tail(path: Path, size: int) -> str:
+    """The last `size` bytes of `path` as text, however large it is. Raises OSError."""
+    with path.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - size, 0))
+        return file.read().decode(errors="replace")
 
 
 def reason(error: OSError) -> str:

@@ -81,6 +81,17 @@ def test_images_of_them_are_not_read_for_a_file_of_text(tmp_path: Path) -> None:
     assert asked == [1]
 
 
+def test_a_description_that_fails_is_left_out(tmp_path: Path) -> None:
+    class Fails(Described):
+        def describe(self, index: int) -> str:
+            return {1: "one", 4: "four"}[index]
+
+    core = core_with(LAST, BEFORE, 6, 0.5, Data(Fails(), class_names=["a", "b", "c"]))
+    core.write_suspects(tmp_path / "s.csv")
+    with (tmp_path / "s.csv").open(newline="") as file:
+        assert [row["description"] for row in csv.DictReader(file)] == ["one", "", "four"]
+
+
 def test_as_many_are_counted_as_are_listed() -> None:
     nan = float("nan")
     selector = core_with([nan, *LAST[1:]], [5, nan, *BEFORE[2:]], 3, 0.5, numbered(10)).selector
