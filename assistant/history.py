@@ -51,13 +51,12 @@ class History:
 
     def load(self, arrays: dict[str, Array], plain: list[dict[str, int | float]]) -> None:
         """Takes over what `state` gave."""
-        for i, fields in enumerate(plain):
-            parts: dict[str, dict[str, Array]] = {"arrays": {}, "delta": {}}
-            for key, array in arrays.items():
-                number, part, name = key.split(".")
-                if int(number) == i:
-                    parts[part][name] = array
-            weights = Weights.model_validate({**fields, **parts})
+        parts: list[dict[str, dict[str, Array]]] = [{"arrays": {}, "delta": {}} for _ in plain]
+        for key, array in arrays.items():
+            number, part, name = key.split(".")
+            parts[int(number)][part][name] = array
+        for fields, there in zip(plain, parts, strict=True):
+            weights = Weights.model_validate({**fields, **there})
             if weights.full:
                 self._oldest = weights
                 self._base.apply(weights.delta)

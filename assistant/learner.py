@@ -17,7 +17,7 @@ from proto.halves import widened
 from proto.learning import Features, Losses, Weights
 from proto.ledger import FIELDS, Ledger
 from proto.messages import Value
-from proto.types import Array
+from proto.types import Array, Int64s
 
 MEAN_DECAY, CONFIDENCE_DECAY = 0.75, 0.95
 MEAN_FROM = 256
@@ -51,7 +51,8 @@ class Learner:
         self.on_version: Callable[[], None] = lambda: None
         self.on_gate: Callable[[dict[str, Value]], None] = lambda values: None
         self.ledger = Ledger(spec.ledger_size)
-        self._changed = np.zeros(spec.ledger_size, bool)
+        self._changed: list[Int64s] = []
+        """Ids whose records changed since the last snapshot that was published; some may be there twice."""
         self._full = False
         """Whether the next snapshot must tell the whole ledger."""
         self.running_mean = self.confidence = self.untrained_loss = 0.0
@@ -106,7 +107,7 @@ class Learner:
         if not finite.any():
             return before
         self.ledger.fold(message.ids[finite], message.losses[finite], message.step)
-        self._changed[message.ids[finite & (message.ids < len(self.ledger))]] = True
+        self._changed.append(message.ids[finite & (message.ids < len(self.ledger))])
         mean = float(message.losses[finite].mean(dtype=np.float64))
         self.running_mean = MEAN_DECAY * self.running_mean + (1 - MEAN_DECAY) * mean if self._mean_begun else mean
         if not self._mean_begun:
@@ -141,7 +142,8 @@ class Learner:
 
     def snapshot(self) -> Weights:
         """The newest version, with the ledger records that changed since `published` was last called."""
-        ids = np.flatnonzero(self._changed)
+        ids = np.unique(np.concatenate([*self._changed, np.empty(0, np.int64)]))
+        self._changed = [ids]
         return Weights(
             version=self.version,
             step=self.step,
@@ -159,7 +161,7 @@ class Learner:
     def tell_all(self) -> None:
         """The next snapshot is a full one."""
         self._full, self.deltas = True, 0
-        self._changed[:] = self.ledger.times_trained > 0
+        self._changed = [np.flatnonzero(self.ledger.times_trained)]
 
     @property
     def untold(self) -> bool:
@@ -194,7 +196,7 @@ class Learner:
 
     def published(self) -> None:
         """The last snapshot is on its way: its ledger delta need not be sent again."""
-        self._changed[:] = False
+        self._changed = []
         self._full = False
         self.deltas += 1
 

@@ -3,13 +3,15 @@
 import os
 import platform
 import shutil
-from collections import deque
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from proto.disk import tail
 from proto.messages import ROLES
 
 LINES = 50
+TAIL_BYTES = 1 << 16
+"""Of a log, in which what the user's code prints may be gigabytes, and one line."""
 PACKAGES = ("autoassist", "torch", "torchvision", "numpy", "pyzmq", "msgpack", "pydantic", "safetensors")
 
 
@@ -56,8 +58,7 @@ def resources(folder: Path) -> list[str]:
 
 def _tail(path: Path) -> str:
     try:
-        with path.open(errors="replace") as file:
-            return "".join(deque(file, LINES)) or "(nothing)"
+        return "\n".join(tail(path, TAIL_BYTES).splitlines()[-LINES:]) or "(nothing)"
     except OSError:
         return "(no log)"
 

@@ -17,6 +17,9 @@ from proto.messages import ROLES, Role, Value
 PLAIN_EVERY_S, PLAIN_LATER_S = 5.0, 60.0
 """Between plain lines: a tenth of the time shown so far, within these. The log of a night is not read line by line."""
 
+ALL_SHOWN = 1000
+"""Lines of a kind that may come without end are all shown up to this one; of later ones, one a minute."""
+
 Workers = Mapping[Role, WorkerState]
 
 
@@ -29,6 +32,8 @@ class View:
         self._shown_at = float("-inf")
         self._said_running = False
         self._began = time.monotonic()
+        self._kinds: dict[str, tuple[int, float]] = {}
+        """Kind -> how many of its lines there were, and when the last one was shown."""
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -44,6 +49,23 @@ class View:
     def say(self, line: str, style: str = "") -> None:
         """Prints a line that stays, as it is."""
         self.console.print(line, style=style, highlight=False, soft_wrap=True, markup=False)
+
+    def say_of(self, kind: str, line: str, style: str = "") -> None:
+        """Prints a line of a `kind` of which there may be very many; not all of them then."""
+        count, shown_at = self._kinds.get(kind, (0, float("-inf")))
+        now = time.monotonic()
+        if count < ALL_SHOWN or now - shown_at >= PLAIN_LATER_S:
+            shown_at = now
+            self.say(line, style)
+        self._kinds[kind] = count + 1, shown_at
+
+    def evaluated(self, values: Mapping[str, Value]) -> None:
+        """Prints a line on an evaluation; those of each split are a kind."""
+        self.say_of(f"evaluation: {', '.join(values)}", evaluation_line(values))
+
+    def gate(self, values: Mapping[str, Value]) -> None:
+        """Prints a line on the gate, which opened or closed."""
+        self.say_of("gate", gate_line(values))
 
     def update(self, workers: Workers) -> None:
         """Shows where the workers stand now."""

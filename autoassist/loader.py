@@ -212,7 +212,7 @@ class Loader:
         """How it goes: what was trained, considered and kept, who waited, and what the Assistant says of itself.
 
         `trained`, `candidates`, `kept_fraction`, `dropped_per_class`, `waited_s` (for batches) and `reports_made` are
-        as of now; `assistant_...` and `batcher_...` are what these said last, at most some seconds ago.
+        as of now; `assistant_...` and `batcher_...` are what these said last, at most half a minute ago.
         """
         return {} if self._held.service is None else self._held.service.stats()
 

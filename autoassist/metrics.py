@@ -9,10 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from proto.disk import reason, write_whole
+from proto.disk import reason, tail, write_whole
 from proto.messages import Role, Value
 
-BEAT_EVERY_S = 2.0
+BEAT_EVERY_S, BEAT_LATER_S, BEAT_SHARE = 2.0, 30.0, 1e-3
+"""Between the lines of a worker's heartbeats: a thousandth of the time the run has taken, within these."""
+OF_EACH_CLASS = "_per_class"
+"""Metrics so named have a number for each class, 15 kB for a thousand of them: `progress` and the summary tell them."""
 LAST = 65536
 """Bytes at the end of the file that are looked through for the newest heartbeats."""
 
@@ -37,14 +40,16 @@ class MetricsFile:
         before = 0.0
         if manifest is not None:
             before = float(manifest["t"])
-            kept = [line for line in path.read_text(errors="replace").splitlines() if _before(line, manifest)]
-            write_whole(path, "".join(f"{line}\n" for line in kept))
+            # Line by line: the file of a long run need not fit into memory.
+            with path.open(errors="replace") as lines:
+                write_whole(path, (line.rstrip("\n") + "\n" for line in lines if _before(line, manifest)))
         self._file = path.open("ab", buffering=0)
         self._say = say
         self._cut = self._said = False
         """Whether the last line is cut off, and whether a line that was left out has been told of."""
         self._began = time.monotonic() - before
-        self._beats: dict[Role, float] = {}
+        self._beats: dict[Role, tuple[Value | None, float]] = {}
+        """Role -> process of its last heartbeat here, and when that was."""
 
     def __enter__(self) -> Self:
         return self
@@ -79,11 +84,14 @@ class MetricsFile:
             self._say(f"metrics.jsonl: {problem}; lines are left out while that is so, training goes on", "yellow")
 
     def beat(self, role: Role, values: Mapping[str, Value]) -> None:
-        """Writes the metrics of a heartbeat, at most every two seconds for each worker."""
+        """Writes the metrics of a heartbeat, but for those of each class: at most every two seconds for each worker, in
+        a long run up to half a minute apart. The first one of a new process is written at once."""
         now = time.monotonic()
-        if values and now - self._beats.get(role, float("-inf")) >= BEAT_EVERY_S:
-            self._beats[role] = now
-            self.write(role, "beat", values)
+        pid, last = self._beats.get(role, (None, float("-inf")))
+        every = min(max(self.t * BEAT_SHARE, BEAT_EVERY_S), BEAT_LATER_S)
+        if values and (now - last >= every or values.get("pid") != pid):
+            self._beats[role] = values.get("pid"), now
+            self.write(role, "beat", {key: value for key, value in values.items() if not key.endswith(OF_EACH_CLASS)})
 
 
 def _before(text: str, manifest: Mapping[str, Any]) -> bool:
@@ -101,10 +109,7 @@ def newest_beats(path: Path) -> dict[str, dict[str, Any]]:
     """What each worker last said of itself, from the end of metrics.jsonl."""
     found: dict[str, dict[str, Any]] = {}
     if path.is_file():
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - LAST, 0))
-            lines = file.read().decode(errors="replace").splitlines()
-        for line in lines:
+        for line in tail(path, LAST).splitlines():
             with contextlib.suppress(ValueError):  # the first may be cut
                 values = json.loads(line)
                 if values.pop("event") == "beat":

@@ -14,7 +14,7 @@ from assistant.history import History
 from assistant.learner import Learner
 from autoassist.checkpoints import Collector
 from autoassist.config import Settings
-from autoassist.live import View, evaluation_line, gate_line
+from autoassist.live import View
 from autoassist.metrics import MetricsFile
 from autoassist.supervisor import Resume
 from batcher.core import BatcherCore
@@ -124,12 +124,12 @@ def run_serial(
 
         def record(event: str, values: dict[str, Value]) -> None:
             metrics.write("boss", event, values)
-            view.say(evaluation_line(values))
+            view.evaluated(values)
             checkpointer.after_evaluation(values)
 
         def gate(values: dict[str, Value]) -> None:
             metrics.write("assistant", "gate", values)
-            view.say(gate_line(values))
+            view.gate(values)
 
         learner.on_gate = gate
         progress = Progress(account, core.spec, lambda event, values: metrics.write("boss", event, values))

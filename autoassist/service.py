@@ -19,6 +19,7 @@ from boss.outlet import LossOutlet
 from proto import checkpoint
 from proto.batches import Batch, End
 from proto.control import DataSpec, Part, Ready, Start
+from proto.disk import tail
 from proto.errors import ConfigError
 from proto.learning import Mark
 from proto.lifecycle import Stopped
@@ -29,7 +30,7 @@ from proto.sockets import make_socket_dir
 LAST_REPORTS_S = 2.0
 """How long the end may wait while no report leaves."""
 LAST_OF_LOG = 4000
-"""Characters of a failed worker's log that are shown."""
+"""Bytes of a failed worker's log that are shown."""
 PART_S = 60.0
 """How long the Assistant may take to write its part of a state."""
 
@@ -79,7 +80,7 @@ class Service:
         (self.run_dir / "config.toml").write_text(to_toml(self.settings))
         if not state:
             return
-        self.account = Account(**state["account"])
+        self.account.load(state["account"])
         name = checkpoint.name_of(self.account.batches)
         folder = checkpoint.partial(self.run_dir, name)
         folder.mkdir(parents=True)
@@ -233,7 +234,7 @@ class Service:
         self.close()
         code, reason = self.outcome.get("exit_code", 1), self.outcome.get("reason", "")
         log = self.run_dir / "logs" / f"{self.outcome.get('failed')}.log"
-        said = log.read_text()[-LAST_OF_LOG:] if log.is_file() else ""
+        said = tail(log, LAST_OF_LOG) if log.is_file() else ""
         if kept:
             shutil.rmtree(self.run_dir, ignore_errors=True)
         if code == 2:

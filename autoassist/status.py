@@ -9,6 +9,7 @@ from rich.console import Console
 from autoassist.live import describe
 from autoassist.rundir import holder, settings_of
 from autoassist.state import WorkerState
+from proto.disk import tail
 from proto.messages import ROLES
 
 TAIL_BYTES = 1 << 20
@@ -56,10 +57,7 @@ def _json(path: Path) -> dict[str, Any]:
 def _lines(path: Path) -> list[dict[str, Any]]:
     """The last whole lines of metrics.jsonl."""
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(size - TAIL_BYTES, 0))
-            text = file.read().decode(errors="replace")
+        text = tail(path, TAIL_BYTES)
     except OSError:
         return []
     found = []

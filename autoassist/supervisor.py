@@ -18,7 +18,7 @@ import zmq
 from autoassist.awake import AwakeClock
 from autoassist.checkpoints import Collector
 from autoassist.config import Settings
-from autoassist.live import View, evaluation_line, gate_line
+from autoassist.live import View
 from autoassist.machine import Machine
 from autoassist.metrics import MetricsFile
 from autoassist.restarts import Restart
@@ -164,11 +164,11 @@ class Supervisor:
         if isinstance(message, Record):
             metrics.write(role, message.event, message.values)
             if message.event == "warning":
-                self.view.say(f"{role}: {message.values.get('text')}", "yellow")
+                self.view.say_of(f"warning of {role}", f"{role}: {message.values.get('text')}", "yellow")
             if message.event == "eval":
-                self.view.say(evaluation_line(message.values))
+                self.view.evaluated(message.values)
             if message.event == "gate":
-                self.view.say(gate_line(message.values))
+                self.view.gate(message.values)
             return []
         actions = machine.told(role, message, now)
         state = machine.workers[role]

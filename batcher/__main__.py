@@ -71,7 +71,8 @@ def body(worker: Worker) -> None:
             flow.sent(under_way, carrier.bytes_sent)
             if lag is None and flow.starved != core.selector.starved:
                 core.selector.starved = flow.starved
-                worker.warn(flow.why())
+                if flow.noteworthy:
+                    worker.warn(flow.why())
             ended = isinstance(message, End)
         elif inlet.slots and not inlet.credits and not ended:
             with flow.waiting():

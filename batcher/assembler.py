@@ -44,7 +44,8 @@ class Assembler:
         self._sources, self._begin = sources, begin
         self._max_bad, self._looks_ahead = max_bad, ahead
         self._ahead: Begun | None = None
-        self._unreadable: dict[Kind, set[int]] = {kind: set() for kind in sources}
+        self._unreadable: dict[Kind, set[int]] = {kind: set() for kind in sources if kind != "train"}
+        """Of the splits that are evaluated; the generator knows those of the other."""
         self.skipped: list[int] = []
         """Ids of instances that cannot be used."""
         self.errors: deque[str] = deque(maxlen=16)
@@ -77,9 +78,9 @@ class Assembler:
         if self._ahead is not None:
             self._ahead.finish(None)
             self._ahead = None
-        generator.banned |= errors.keys()
+        generator.ban(errors.keys())
         self._skip("train", errors)
-        if len(generator.banned) == source.size and not source.in_order:
+        if generator.banned == source.size and not source.in_order:
             raise ValueError(f"none of the training instances can be used; the last one: {self.errors[-1]}")
         generator.go_to(begun.before)
 
@@ -95,11 +96,11 @@ class Assembler:
             errors |= broken(source, plan.ids, arrays, errors)
             if not errors:
                 return plan, arrays
+            self._unreadable[plan.kind] |= errors.keys()
             self._skip(plan.kind, errors)
 
     def _skip(self, kind: Kind, errors: Mapping[int, str]) -> None:
         for index, error in errors.items():
-            self._unreadable[kind].add(index)
             self.skipped.append(index)
             self.errors.append(f"{index}{'' if kind == 'train' else f' of the {kind} split'}: {error}")
             log.warning("skipped instance %s", self.errors[-1])

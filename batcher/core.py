@@ -18,7 +18,7 @@ from batcher.selector import Selector
 from batcher.source import Source, sources_of
 from batcher.spec import check_splits, spec_of
 from batcher.stream import StreamStore, Tape
-from batcher.suspects import suspects, write
+from batcher.suspects import count, write
 from proto.batches import Batch, End, Open
 from proto.config import RunConfig
 from proto.learning import Features, Weights
@@ -256,7 +256,7 @@ class BatcherCore:
             "skipped": len(self.skipped),
             "skipped_ids": tuple(self.skipped[-16:]),
             "skipped_errors": "; ".join(self._assembler.errors),
-            "suspects": len(suspects(self.selector)),
+            "suspects": count(self.selector),
             "p_histogram": tuple(self.selector.histogram.tolist()),
             "forced": self._generator.forced if self._generator else 0,
             "version": self.selector.version,

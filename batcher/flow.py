@@ -23,6 +23,8 @@ class Flow:
         self.starved = False
         """Whether the Boss waits for each batch, and what takes longest is choosing it. It then is better served with
         batches that are not chosen; where decoding takes longest, it is not."""
+        self._rests = 0
+        """How often the Boss was found to starve."""
         self._look_at = LOOK
         self._choosing_s = self._chosen_s = self._looked_s = 0.0
         self._depth = 0
@@ -61,14 +63,22 @@ class Flow:
         seconds, self._looked_s = self._last - max(self._looked_s, self._first), self._last
         self._mean_depth, self._share, self._depth = self._depth / LOOK, chosen / max(seconds, 1e-9), 0
         self.starved = not self.starved and self._mean_depth < 0.5 and self._share > 0.5
+        self._rests += self.starved
         self._look_at = self._sends + (REST if self.starved else LOOK)
+
+    @property
+    def noteworthy(self) -> bool:
+        """Whether the last change is worth a line: of rests that may follow one another all night the first, second,
+        fourth, eighth ... are."""
+        return self._rests & (self._rests - 1) == 0
 
     def why(self) -> str:
         """The last change, with its numbers."""
         if not self.starved:
             return "batches are chosen again"
         waits = f"the Boss waits for batches ({self._mean_depth:.1f} under way)"
-        return f"{waits}, choosing takes {self._share:.0%} of the time: the next {REST} batches keep everything"
+        again = f" (rest {self._rests:,})" if self._rests > 1 else ""
+        return f"{waits}, choosing takes {self._share:.0%} of the time: the next {REST} batches keep everything{again}"
 
     def metrics(self) -> dict[str, Value]:
         """`queue_depth` is the mean number of batches under way when another was sent: with K slots, K - 1 says that

@@ -82,13 +82,14 @@ class Generator:
         self.eval_every, self.select, self.at_end = eval_every, select, at_end
         self.in_order = in_order
         self._walk: Walk = InOrder(seed) if in_order else Shuffled(size, seed, cuts["train"])
-        self.banned: set[int] = set()
-        """Instances that are never kept, because they cannot be trained on."""
+        self._banned = np.empty(0, np.int64)
+        """Ids, in order, of instances that are never kept, because they cannot be trained on."""
         self.forced = 0
         """Candidates kept although the policy dropped them, because it had dropped N in a row."""
         self._rate = 1.0
         self._evaluating: list[tuple[Kind, int]]
         """Splits still to be planned, each with the id it goes on from."""
+        self._passes = -1
         self.go_to(start or Position())
 
     @property
@@ -101,13 +102,24 @@ class Generator:
         self.batches, self.trained = position.batches, position.trained
         self._evaluated, self._evaluating = position.evaluated, []
         self._position = position.cursor
-        self._evaluating = []
+        if self.in_order:  # what is behind in a stream does not come again
+            self._banned = self._banned[self._banned >= self._position]
         self._begin_pass(position.passes)
         self._evaluate_if_due()
 
+    def ban(self, ids: Collection[int]) -> None:
+        """The instances `ids` are never kept from now on; `go_to` where none of them was considered yet follows."""
+        self._banned = np.union1d(self._banned, np.array([*ids], np.int64))
+
+    @property
+    def banned(self) -> int:
+        """How many are banned; of a stream, those that may still come."""
+        return len(self._banned)
+
     def _begin_pass(self, passes: int) -> None:
-        self._passes = passes
-        self._walk.begin(passes)
+        if passes != self._passes:  # the order of a pass takes a draw for each instance
+            self._passes = passes
+            self._walk.begin(passes)
 
     def next(self) -> Plan | None:
         """The next plan, or None when the budget is used up and evaluated."""
@@ -193,7 +205,8 @@ class Generator:
         coins = self._walk.coins(start, stop)
         keep = np.ones(length, bool) if overrule else coins < p
         if self.banned:
-            keep &= ~np.isin(ids, list(self.banned))
+            places = np.searchsorted(self._banned, ids)
+            keep &= self._banned.take(places, mode="clip") != ids
         passes, positions = np.full(length, self._passes), np.arange(start, stop)
         return _Chunk(ids, w, keep, passes, positions, np.full(length, overrule), coins)
 

@@ -50,6 +50,8 @@ class Selector:
         self.version = self.version_step = 0
         self.mean_loss = self.confidence = self.untrained_loss = 0.0
         self.weights_refused = 0
+        self._refusing = False
+        """Whether the last snapshot was refused."""
         self._arrays: dict[str, Float32s] = scorer.initial(self.assistant, store.dim, classes)
         self._deltas = 0
         self._incarnation = -1
@@ -61,7 +63,8 @@ class Selector:
         return self.max_lag is not None and self.step - self.version_step > self.max_lag
 
     def fold(self, weights: Weights) -> None:
-        """Takes over a snapshot and its ledger delta; one that is older or does not fit is counted and left alone."""
+        """Takes over a snapshot and its ledger delta; one that is older or does not fit is counted and left alone, and
+        the first of those in a row is logged."""
         fits = weights.arrays.keys() == self._arrays.keys() and all(
             array.shape == self._arrays[name].shape and array.dtype == np.float32 and np.isfinite(array).all()
             for name, array in weights.arrays.items()
@@ -73,15 +76,14 @@ class Selector:
             newer = version > self.version and weights.delta_number == self._deltas
         if not fits or not newer:
             self.gap = self.gap or (fits and not weights.full and version > self.version)
-            self.weights_refused += 1
-            log.warning("refused weights version %d (delta %d)", weights.version, weights.delta_number)
+            self._refuse(weights, f"delta {weights.delta_number} is old, or does not fit")
             return
         try:
             self.ledger.apply(weights.delta)
         except ValueError as error:
-            self.weights_refused += 1
-            log.warning("refused weights version %d: %s", weights.version, error)
+            self._refuse(weights, str(error))
             return
+        self._refusing = False
         if weights.full:
             self._deltas, self.gap = weights.delta_number, False
         self._incarnation = weights.incarnation
@@ -90,6 +92,13 @@ class Selector:
         self.version, self.version_step = weights.version, weights.step
         self.mean_loss, self.confidence = weights.mean_loss, weights.confidence
         self.untrained_loss, self.selecting = weights.untrained_loss, weights.selecting
+
+    def _refuse(self, weights: Weights, reason: str) -> None:
+        self.weights_refused += 1
+        if not self._refusing:
+            self._refusing = True
+            text = "refused weights version %d: %s; more of them in a row are only counted"
+            log.warning(text, weights.version, reason)
 
     def mirror(self, incarnation: int) -> Weights:
         """All that the Assistant has said so far, in full, from the Batcher `incarnation`."""

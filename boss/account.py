@@ -1,5 +1,6 @@
 """What the run has come to, counted from the batches the Boss took, and where its stream stands."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -7,7 +8,14 @@ import numpy as np
 
 from proto.batches import Batch, Open
 from proto.messages import Value
-from proto.types import Array
+from proto.types import Int64s
+
+OF_EACH_CLASS = ("trained_per_class", "dropped_per_class")
+"""Fields that are arrays: a sum of lists would take longer than all else with thousands of classes."""
+
+
+def _none() -> Int64s:
+    return np.zeros(0, np.int64)
 
 
 @dataclass
@@ -26,9 +34,10 @@ class Account:
     stream: str = ""
     """What the last batch said of where a stream stands."""
     candidates: int = 0
-    trained_per_class: list[int] = field(default_factory=list)
-    dropped_per_class: list[int] = field(default_factory=list)
-    """The last are those whose class is not known."""
+    trained_per_class: Int64s = field(default_factory=_none)
+    """Int64 [C]; empty before the first batch, and where targets are no class numbers."""
+    dropped_per_class: Int64s = field(default_factory=_none)
+    """Int64 [C + 1], the last are those whose class is not known; empty before the first batch."""
     train_s: float = 0.0
 
     def add(self, batch: Batch) -> None:
@@ -71,16 +80,21 @@ class Account:
         return {
             "candidates": self.candidates,
             "kept_fraction": self.trained / max(self.candidates, 1),
-            "trained_per_class": tuple(self.trained_per_class),
+            "trained_per_class": tuple(self.trained_per_class.tolist()),
             # The last is of those whose class is not known: without classes it is all there is.
-            "dropped_per_class": tuple(self.dropped_per_class) if len(self.dropped_per_class) > 1 else (),
+            "dropped_per_class": tuple(self.dropped_per_class.tolist()) if len(self.dropped_per_class) > 1 else (),
             "train_s": self.train_s,
         }
 
     def plain(self) -> dict[str, Any]:
-        return asdict(self)
+        """All of it as JSON has it."""
+        return {**asdict(self), **{name: getattr(self, name).tolist() for name in OF_EACH_CLASS}}
+
+    def load(self, plain: Mapping[str, Any]) -> None:
+        """Takes over what `plain` gave."""
+        for name, value in plain.items():
+            setattr(self, name, np.array(value, np.int64) if name in OF_EACH_CLASS else value)
 
 
-def _sums(before: list[int], more: Array) -> list[int]:
-    counts: list[int] = more.tolist()
-    return [a + b for a, b in zip(before or [0] * len(counts), counts, strict=True)]
+def _sums(before: Int64s, more: Int64s) -> Int64s:
+    return before + more if len(before) else more.astype(np.int64)

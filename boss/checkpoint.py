@@ -18,6 +18,10 @@ from proto.control import Part, Saving
 from proto.learning import Mark
 from proto.messages import Value
 
+MOST_AGAIN = 1000
+"""A checkpoint is taken once at least one part in so many of what is trained was trained since the last one: a million
+Boss epochs of little data must not write a terabyte, and so much is soon trained again."""
+
 
 class Trains(Protocol):
     """What a checkpoint needs of the trainer."""
@@ -36,7 +40,8 @@ class Trains(Protocol):
 
 
 class Checkpointer:
-    """Takes a checkpoint each time another `every` instances are trained (0: never), at the end of a step."""
+    """Takes a checkpoint each time another `every` instances are trained (0: never), at the end of a step; less often,
+    see `MOST_AGAIN`, once that is over a thousand times as many."""
 
     def __init__(
         self,
@@ -57,7 +62,8 @@ class Checkpointer:
 
     def after_batch(self, batch: Batch) -> None:
         """Takes one now if it is time."""
-        due = self.every and self.account.trained // self.every > self._last // self.every
+        trained, last = self.account.trained, self._last
+        due = self.every and trained // self.every > last // self.every and trained - last >= trained // MOST_AGAIN
         if due and self.trainer.between_steps:
             self.save()
 
@@ -103,8 +109,7 @@ def load(run_dir: Path, name: str, trainer: Trains, account: Account, outlet: Lo
     """Brings the Boss to where it was when the part was written."""
     plain = checkpoint.read_plain(run_dir, name, "boss")
     trainer.load(State(load_file(checkpoint.tensors_path(run_dir, name, "boss")), plain["trainer"]))
-    for key, value in plain["account"].items():
-        setattr(account, key, value)
+    account.load(plain["account"])
     outlet.made, outlet.dropped = plain["reports"]["made"], plain["reports"]["dropped"]
 
 

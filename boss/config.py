@@ -128,7 +128,8 @@ class BossConfig(Section):
     eval_every: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """Evaluate on the test split each time so many Boss epochs are trained; 0: only at the end."""
     checkpoint_every: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    """Write a checkpoint each time so many Boss epochs are trained, and when stopped by a signal; 0: never."""
+    """Write a checkpoint each time so many Boss epochs are trained, and when stopped by a signal; 0: never. After a
+    thousand times as many it is written each time another thousandth of them is trained."""
     slots: int = Field(default=4, ge=1, le=4096)
     """Batches on their way to the Boss at one time."""
     loss_queue: int = Field(default=256, ge=1, le=1_000_000)

@@ -11,14 +11,15 @@ TOP5_ABOVE = 10
 
 
 class Evaluation:
-    """Accumulates a confusion matrix [C, C] (truth, prediction), top-5 hits, and the summed loss.
+    """Accumulates, of each class, how often it was predicted right, was true, and was predicted (the diagonal and the
+    sums of a confusion matrix, which itself would take C x C numbers), top-5 hits, and the summed loss.
 
     Without classes (C = 0) it is the loss alone.
     """
 
     def __init__(self, classes: int, device: torch.device, loss: Loss = cross_entropy) -> None:
         self.classes, self._plain = classes, loss
-        self._confusion = torch.zeros(classes * classes, dtype=torch.int64, device=device)
+        self._counts = torch.zeros(3, classes, dtype=torch.int64, device=device)
         self._top5 = torch.zeros((), dtype=torch.int64, device=device)
         self._count = 0
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
@@ -29,8 +30,11 @@ class Evaluation:
         self._loss += self._plain(logits.float(), targets).sum()
         if not self.classes:
             return
-        cells = targets * self.classes + logits.argmax(dim=1)
-        self._confusion.scatter_add_(0, cells, torch.ones_like(cells))
+        predicted = logits.argmax(dim=1)
+        right = (predicted == targets).long()
+        one = torch.ones_like(right)
+        for counts, classes, how in zip(self._counts, (targets, targets, predicted), (right, one, one), strict=True):
+            counts.scatter_add_(0, classes, how)
         if self.classes > TOP5_ABOVE:
             self._top5 += (logits.topk(5).indices == targets.unsqueeze(1)).sum()
 
@@ -39,8 +43,7 @@ class Evaluation:
         worst-class accuracy (over the classes that occur), and mean loss. Waits for the device."""
         if not self.classes:
             return {"loss": float(self._loss) / self._count}
-        confusion = self._confusion.reshape(self.classes, self.classes).double().cpu()
-        hits, truth, predicted = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
+        hits, truth, predicted = self._counts.double().cpu()
         f1 = 2 * hits / (truth + predicted).clamp(min=1)
         occurs = truth > 0
         return {

@@ -28,7 +28,7 @@ def stays_high(records: Mapping[str, Array], mean_loss: float, untrained_loss: f
     if not 0 < mean_loss <= untrained_loss / 2:
         return np.zeros(len(records["last_loss"]), bool)
     # Comparisons with NaN are false: who has no loss before is no suspect.
-    high = np.minimum(records["last_loss"], records["loss_before"]) >= untrained_loss
+    high = (records["last_loss"] >= untrained_loss) & (records["loss_before"] >= untrained_loss)
     return high & (records["times_trained"] >= VISITS)
 
 

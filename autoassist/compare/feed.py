@@ -30,18 +30,39 @@ class Prepare:
         return self.augmenter.cut(self.normalise(self.augmenter.move(inputs, drawn)), drawn)
 
 
-def order(size: int, total: int, batch_size: int, seed: int) -> list[tuple[Tensor, Tensor]]:
-    """`total` ids in shuffled passes over `size` instances, as batches of (ids, their passes).
+@dataclass(frozen=True)
+class Order:
+    """`total` ids in shuffled passes over `size` instances, as batches of (ids, their passes), a pass in memory at a
+    time.
 
     A remainder of one joins its predecessor.
     """
-    draw = torch.Generator().manual_seed(seed)
-    passes = [torch.randperm(size, generator=draw) for _ in range(-(-total // size))]
-    sizes = [batch_size] * (total // batch_size) + [total % batch_size] * (total % batch_size > 0)
-    if len(sizes) > 1 and sizes[-1] == 1:
-        sizes[-2:] = [batch_size + 1]
-    ids, passes_of = torch.cat(passes)[:total], torch.arange(total) // size
-    return list(zip(ids.split(sizes), passes_of.split(sizes), strict=True))  # type: ignore[no-untyped-call]
+
+    size: int
+    total: int
+    batch_size: int
+    seed: int
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        draw = torch.Generator().manual_seed(self.seed)
+        ids, given = torch.empty(0, dtype=torch.int64), 0
+        while given < self.total:
+            left = self.total - given
+            n = left if left == self.batch_size + 1 else min(left, self.batch_size)
+            while len(ids) < n:
+                ids = torch.cat([ids, torch.randperm(self.size, generator=draw)])
+            yield ids[:n], torch.arange(given, given + n) // self.size
+            ids, given = ids[n:], given + n
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The ids of an order, as a DataLoader takes them."""
+
+    order: Order
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (ids.tolist() for ids, _ in self.order)
 
 
 def in_memory(core: BatcherCore, prepare: Prepare, seed: int, device: torch.device) -> Batches | None:
@@ -53,7 +74,7 @@ def in_memory(core: BatcherCore, prepare: Prepare, seed: int, device: torch.devi
 
     _, arrays = core.train.take(np.arange(core.train.size))
     inputs, targets = (torch.from_numpy(arrays[name]).to(device) for name in ("inputs", "targets"))
-    batches = order(len(targets), core.total, core.config.batch_size, seed)
+    batches = Order(len(targets), core.total, core.config.batch_size, seed)
     if prepare.augmenter is None:
         ready = prepare.normalise(inputs)
         return ((ready[ids], targets[ids]) for ids in (ids.to(device) for ids, _ in batches))
@@ -86,11 +107,11 @@ class Items(Dataset[Any]):
 
 def loaded(core: BatcherCore, prepare: Prepare, seed: int, device: torch.device, workers: int) -> Batches:
     """A DataLoader with so many workers, which stay for all passes."""
-    batches = order(core.train.size, core.total, core.config.batch_size, seed)
+    batches = Order(core.train.size, core.total, core.config.batch_size, seed)
     torch.manual_seed(seed)
     loader = DataLoader(
         Items(core.train.split),
-        batch_sampler=[ids.tolist() for ids, _ in batches],
+        batch_sampler=Sampled(batches),
         num_workers=workers,
         collate_fn=_as_it_is,
         pin_memory=device.type == "cuda",

@@ -47,6 +47,7 @@ class Curriculum:
         """Raises ConfigError when `difficulty` is no such file."""
         self.start, self.epochs = check("start", start, 0, 1), check("epochs", epochs, 0, math.inf)
         self._difficulty = _read(difficulty) if difficulty else None
+        self._ranked = None if self._difficulty is None else _ranked(self._difficulty)
 
     def __call__(self, candidates: Candidates) -> tuple[Float32s, Float32s]:
         given = self._difficulty
@@ -57,9 +58,8 @@ class Curriculum:
         if share >= 1:
             return ones(candidates), ones(candidates)
         hardness = candidates.predicted if given is None else given[candidates.ids]
-        among = hardness if given is None else given
-        among = among[~np.isnan(among)]
-        most = np.quantile(among, share) if len(among) else np.inf
+        ranked = _ranked(hardness) if self._ranked is None else self._ranked
+        most = ranked[int(share * (len(ranked) - 1))] if len(ranked) else np.inf
         return (~(hardness > most)).astype(np.float32), ones(candidates)
 
 
@@ -67,6 +67,11 @@ def rising(candidates: Candidates, start: float, epochs: float) -> float:
     """A share that rises linearly from `start` to 1 over the first `epochs` Boss epochs."""
     done = candidates.progress.trained / candidates.size
     return start + (1 - start) * min(1.0, done / epochs) if epochs > 0 else 1.0
+
+
+def _ranked(hardness: Float32s) -> Float32s:
+    """Those that are known, in order."""
+    return np.sort(hardness[~np.isnan(hardness)])
 
 
 def _read(path: str) -> Float32s:

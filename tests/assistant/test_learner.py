@@ -156,6 +156,17 @@ def test_a_delta_has_what_changed_since_the_last_one_that_was_published(learner:
     assert learner.snapshot().delta_number == postponed.delta_number + 1
 
 
+def test_an_instance_trained_twice_before_it_is_told_of_is_told_once(learner: Learner) -> None:
+    learner.fold_losses(losses(0, [4, 2, 7], [1.0, 2.0, np.nan]))
+    learner.fold_losses(losses(1, [4, 1], [3.0, 5.0]))
+    delta = learner.snapshot().delta
+    assert delta["ids"].tolist() == [1, 2, 4]
+    assert delta["last_loss"].tolist() == [5.0, 2.0, 3.0]
+    learner.tell_all()
+    learner.fold_losses(losses(2, [2], [1.0]))
+    assert learner.snapshot().delta["ids"].tolist() == [1, 2, 4]
+
+
 def test_a_snapshot_does_not_change_with_what_is_learned_later(learner: Learner) -> None:
     before = learner.snapshot()
     copies = {name: array.copy() for name, array in before.arrays.items()}

@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from autoassist import live
 from autoassist.live import View, describe, evaluation_line, gate_line
 from autoassist.state import WorkerState
 from proto.messages import ROLES
@@ -96,6 +97,20 @@ def test_an_evaluation_is_one_line_with_its_scores():
     assert "\n" not in line
     for fragment in ("1.00 Boss epochs", "accuracy 0.9000", "loss 0.2500"):
         assert fragment in line
+
+
+def test_of_lines_that_come_without_end_one_a_minute_is_shown_of_each_kind(monkeypatch):
+    now, plain = [0.0], view()
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    for second in range(4000):
+        now[0] = float(second)
+        for split in ("validation", "test"):
+            plain.evaluated({"boss_epochs": float(second), f"{split}_accuracy": 0.5})
+        plain.gate({"step": second})
+    shown = text(plain).splitlines()
+    assert shown[:3000:3] == [f"{second:.2f} Boss epochs: validation accuracy 0.5000" for second in range(1000)]
+    assert len(shown) == 3 * (1000 + 3000 // 60)
+    assert sum("validation" in line for line in shown) == sum("the Batcher" in line for line in shown) == 1050
 
 
 def test_the_gate_s_changes_and_state_are_told_with_their_numbers(workers):

@@ -1,13 +1,15 @@
 """metrics.jsonl: one strict JSON object a line, readable while the run goes on."""
 
+import itertools
 import json
 import resource
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from autoassist import metrics
-from autoassist.metrics import MetricsFile
+from autoassist.metrics import MetricsFile, newest_beats
 
 
 def lines(path):
@@ -45,6 +47,52 @@ def test_beats_are_thinned_for_each_worker(path, monkeypatch):
             file.beat("batcher", {"candidates": 1})
     assert [line["step"] for line in lines(path) if line["role"] == "boss"] == [100, 102]
     assert len(lines(path)) == 4
+
+
+def test_a_long_run_has_fewer_beats_but_the_first_of_a_new_process_at_once(path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(metrics.time, "monotonic", lambda: now[0])
+    with MetricsFile(path) as file:
+        for second in range(20 * 3600):
+            now[0] = float(second)
+            file.beat("boss", {"pid": 7, "step": second})
+        file.beat("boss", {"pid": 8, "step": 0})
+    written = lines(path)
+    assert len(written) < 6_000
+    gaps = [after["t"] - before["t"] for before, after in itertools.pairwise(written[:-1])]
+    assert min(gaps) == 2
+    assert max(gaps) <= 31
+    assert written[-1]["pid"] == 8
+
+
+def test_a_beat_is_as_long_with_a_thousand_classes_as_with_two(path):
+    with MetricsFile(path) as file:
+        file.beat("boss", {"step": 1, "trained_per_class": (9,) * 1000, "dropped_per_class": (9,) * 1001})
+        file.write("boss", "progress", {"step": 1, "trained_per_class": (9,) * 1000})
+    beat, progress = lines(path)
+    assert not {"trained_per_class", "dropped_per_class"} & beat.keys()
+    assert len(progress["trained_per_class"]) == 1000
+
+
+def test_the_newest_beats_are_found_whatever_the_number_of_classes(path):
+    with MetricsFile(path) as file:
+        file.beat("assistant", {"version": 3})
+        file.beat("boss", {"step": 4, "trained_per_class": (1_000_000,) * 10_000})
+    assert {role: set(values) for role, values in newest_beats(path).items()} == {
+        "assistant": {"t", "version"}, "boss": {"t", "step"},
+    }  # fmt: skip
+
+
+def test_a_run_that_goes_on_holds_no_more_than_a_line_of_the_file_in_memory(path):
+    path.write_text('{"t": 1, "role": "boss", "event": "gate"}\n' * 20_000 + '{"t": 3, "event": "gate"}')
+    tracemalloc.start()
+    try:
+        with MetricsFile(path, {"t": 5.0}):
+            most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < path.stat().st_size / 10
+    assert path.read_text().endswith('"gate"}\n')
 
 
 def test_a_beat_without_metrics_is_not_written(path):

@@ -57,6 +57,20 @@ def test_the_boss_starves_when_it_waits_for_the_choosing(choosing, depth, starve
     assert flow_with(choosing, depth, LOOK)[0].starved == starved
 
 
+def test_rests_all_night_give_few_lines():
+    flow, clock = flow_with(0.8, 0, LOOK - 1)
+    told, before = [], flow.starved
+    for _ in range(100 * (LOOK + REST)):
+        flow_with(0.8, 0, 1, flow, clock)
+        if flow.starved != before and flow.noteworthy:
+            told.append(flow.why())
+        before = flow.starved
+    assert sum("choosing takes" in line for line in told) == 7, "the 1st, 2nd, 4th, ... 64th"
+    assert told.count("batches are chosen again") == 7
+    assert told[0].endswith("keep everything")
+    assert told[-2].endswith("keep everything (rest 64)")
+
+
 def test_after_a_rest_batches_are_chosen_again_and_looked_at_anew():
     flow, clock = flow_with(0.8, 0, LOOK)
     assert "choosing takes 8" in flow.why()

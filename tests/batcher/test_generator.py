@@ -10,6 +10,7 @@ from planning import Jumpy, keep, plans
 
 from batcher.cut import ByCount, batch_sizes
 from batcher.generator import Generator, Plan, Position
+from batcher.walk import Shuffled
 from proto.types import Float32s, Int64s
 
 
@@ -28,6 +29,38 @@ def trained(found: Sequence[Plan]) -> list[int]:
 @pytest.mark.parametrize("p", [1.0, 0.3])
 def test_the_batch_size_does_not_change_the_sequence_of_trained_ids(p: float) -> None:
     assert trained(plans(make(p=p, batch_size=32))) == trained(plans(make(p=p, batch_size=48)))
+
+
+def test_banned_instances_are_not_kept_and_to_ban_them_draws_no_order_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    begin = Shuffled.begin
+    monkeypatch.setattr(Shuffled, "begin", lambda walk, passes: (drawn.append(passes), begin(walk, passes)))
+    generator, bad = make(total=60, batch_size=20), list[int]()
+    while len(bad) < 6:
+        before, plan = generator.position, generator.next()
+        assert plan is not None
+        bad += plan.ids[[0, -1]].tolist()
+        generator.ban(bad[-2:])
+        generator.go_to(before)
+    assert generator.banned == 6
+    assert not set(bad) & set(trained(plans(generator)))
+    assert drawn == [0]
+
+
+def test_of_a_stream_nothing_behind_is_banned() -> None:
+    generator = make(total=10_000, batch_size=20, in_order=True)
+    for k in range(100):
+        before = generator.position
+        for bad in (0, -1):  # two of one batch, found one after the other
+            plan = generator.next()
+            assert plan is not None
+            generator.ban([int(plan.ids[bad])])
+            generator.go_to(before)
+        plan = generator.next()
+        assert plan is not None
+        assert len(plan.ids) == 20
+        assert plan.ids[0] == 22 * k + 1, "the first of 22 was banned"
+        assert generator.banned == 2
 
 
 def test_every_id_comes_exactly_once_per_pass_in_another_order_each_time() -> None:

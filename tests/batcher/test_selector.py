@@ -98,6 +98,15 @@ def test_weights_that_do_not_fit_change_nothing_and_are_counted(selector: Select
     assert selector.version == 5, "the next one that fits is taken"
 
 
+def test_of_weights_refused_in_a_row_the_first_is_logged(selector: Selector, caplog: pytest.LogCaptureFixture) -> None:
+    for first in (1, 101):
+        for version in range(first, first + 50):
+            selector.fold(snapshot(version, 99, ids=[1]))
+        selector.fold(snapshot(first + 99, 0, ids=[1], full=True))
+    assert selector.weights_refused == 100
+    assert [record.args[0] for record in caplog.records if "refused" in record.msg] == [1, 101]
+
+
 @pytest.mark.parametrize("bad", [-1, SIZE, 2**40])
 def test_ledger_ids_out_of_range_change_nothing_and_are_counted(selector: Selector, bad: int) -> None:
     selector.fold(snapshot(3, 0))

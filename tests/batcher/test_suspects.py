@@ -2,13 +2,14 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from toys import numbered, opened, weights
 
 from batcher.core import BatcherCore
 from batcher.plugin import Data
-from batcher.suspects import suspects
+from batcher.suspects import count, suspects
 from proto.ledger import Ledger
 
 
@@ -63,6 +64,38 @@ def test_the_file_says_who_they_are(tmp_path: Path) -> None:
         "description": "photo, 1",
     }  # fmt: skip
     assert core.metrics()["suspects"] == 3
+
+
+def test_images_of_them_are_not_read_for_a_file_of_text(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    class Pictures(Described):
+        def describe(self, index: int) -> Any:
+            asked.append(index)
+            return np.zeros((8, 8), np.uint8)
+
+    core = core_with(LAST, BEFORE, 6, 0.5, Data(Pictures(), class_names=["a", "b", "c"]))
+    core.write_suspects(tmp_path / "s.csv")
+    with (tmp_path / "s.csv").open(newline="") as file:
+        assert [row["description"] for row in csv.DictReader(file)] == ["", "", ""]
+    assert asked == [1]
+
+
+def test_a_description_that_fails_is_left_out(tmp_path: Path) -> None:
+    class Fails(Described):
+        def describe(self, index: int) -> str:
+            return {1: "one", 4: "four"}[index]
+
+    core = core_with(LAST, BEFORE, 6, 0.5, Data(Fails(), class_names=["a", "b", "c"]))
+    core.write_suspects(tmp_path / "s.csv")
+    with (tmp_path / "s.csv").open(newline="") as file:
+        assert [row["description"] for row in csv.DictReader(file)] == ["one", "", "four"]
+
+
+def test_as_many_are_counted_as_are_listed() -> None:
+    nan = float("nan")
+    selector = core_with([nan, *LAST[1:]], [5, nan, *BEFORE[2:]], 3, 0.5, numbered(10)).selector
+    assert count(selector) == len(suspects(selector)) == 2
 
 
 def test_without_any_the_file_has_its_heading_only(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 from toys import batch, batches, numbered, opened
 
@@ -25,6 +27,17 @@ def test_it_counts_what_was_trained_of_each_class() -> None:
     assert account.metrics()["trained_per_class"] == (1, 3)
     account.add(batch([5], targets=np.zeros((1, 4), np.float32)))  # of a loss of one's own
     assert account.metrics()["trained_per_class"] == (1, 3)
+
+
+def test_one_that_went_through_json_counts_on() -> None:
+    account, again = Account(), Account()
+    account.add(batch([1, 2, 3], targets=np.array([0, 1, 1]), dropped=np.array([1, 0, 2])))
+    again.load(json.loads(json.dumps(account.plain())))
+    assert again.plain() == account.plain()
+    again.add(batch([4], seq=1, targets=np.array([1]), dropped=np.array([0, 3, 0])))
+    metrics = again.metrics()
+    assert (metrics["trained_per_class"], metrics["dropped_per_class"]) == ((1, 3), (1, 3, 2))
+    assert account.metrics()["trained_per_class"] == (1, 2), "they share nothing"
 
 
 def test_a_stream_opened_where_an_account_stands_goes_on_with_the_rest() -> None:

@@ -1,3 +1,4 @@
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -5,9 +6,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from toys import batch
 
 from boss import checkpoint
-from boss.checkpoint import save_weights
+from boss.account import Account
+from boss.checkpoint import Checkpointer, save_weights
+from boss.outlet import LossOutlet
+from boss.state import State
 
 
 class Tied(nn.Module):
@@ -64,6 +69,28 @@ def test_a_failure_leaves_neither_a_partial_file_nor_a_broken_old_one(
         save_weights(nn.Linear(3, 2).state_dict(), tmp_path / "m")
     assert names(tmp_path) == ["m"]
     assert torch.equal(load_file(tmp_path / "m")["weight"], model.weight)
+
+
+def test_a_run_of_very_many_boss_epochs_does_not_write_a_checkpoint_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Trainer:
+        improved, between_steps, evaluated = False, True, nn.Linear(1, 1)
+
+        def state(self) -> State:
+            return State({}, {})
+
+        def load(self, state: State) -> None: ...
+
+    taken: list[int] = []
+    monkeypatch.setattr(checkpoint.checkpoint, "write_part", lambda *part: taken.append(account.trained) or {})
+    account, outlet = Account(), LossOutlet(lambda message: True, 8)
+    checkpointer = Checkpointer(tmp_path, 10, Trainer(), account, outlet, lambda told: None, lambda text: None)
+    for account.trained in range(5, 100_000, 5):
+        checkpointer.after_batch(batch([1]))
+    assert taken[:999] == list(range(10, 10_000, 10))
+    assert len(taken) < 3500
+    assert all(after - before <= 10 + after / 1000 for before, after in itertools.pairwise(taken))
 
 
 def test_a_folder_that_is_not_there_is_an_error_without_a_trace(tmp_path: Path) -> None:

@@ -38,3 +38,9 @@ def test_a_class_never_predicted_right_is_the_worst() -> None:
     evaluation.add(torch.eye(3)[[0, 0, 1]], torch.tensor([0, 0, 2]))
     assert evaluation.result()["worst_class_accuracy"] == 0
     assert evaluation.result()["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_what_it_keeps_grows_with_the_classes_and_not_with_their_square() -> None:
+    evaluation = Evaluation(21_841, torch.device("meta"))  # a matrix of them would take 3.8 GB
+    kept = [value for value in vars(evaluation).values() if isinstance(value, torch.Tensor)]
+    assert sum(tensor.nbytes for tensor in kept) < 1e6

@@ -12,7 +12,7 @@ from toys import batch, spec
 
 from autoassist import launch as launching
 from autoassist.compare.arms import parse_arms
-from autoassist.compare.feed import Items, Prepare, in_memory, loaded, order
+from autoassist.compare.feed import Items, Order, Prepare, in_memory, loaded
 from autoassist.compare.plain import FORMS, Launch, threads, train, with_plain
 from autoassist.compare.plan import Plan
 from autoassist.config import change
@@ -36,13 +36,19 @@ def core(settings):
 
 
 def test_batches_are_whole_passes_cut_to_the_budget():
-    batches = order(100, 250, 32, seed=0)
+    batches = Order(100, 250, 32, seed=0)
     ids, passes = (torch.cat(column) for column in zip(*batches, strict=True))
     assert [len(batch) for batch, _ in batches] == [32] * 7 + [26]
     assert passes.tolist() == [0] * 100 + [1] * 100 + [2] * 50
     assert sorted(ids[:100].tolist()) == sorted(ids[100:200].tolist()) == list(range(100))
-    assert [len(batch) for batch, _ in order(100, 33, 32, seed=0)] == [33]
-    assert not torch.equal(ids, torch.cat([batch for batch, _ in order(100, 250, 32, seed=1)]))
+    assert [len(batch) for batch, _ in Order(100, 33, 32, seed=0)] == [33]
+    assert not torch.equal(ids, torch.cat([batch for batch, _ in Order(100, 250, 32, seed=1)]))
+
+
+def test_of_very_many_passes_one_is_drawn_at_a_time():
+    first, passes = next(iter(Order(100, 10**12, 32, seed=0)))  # all of them would take 16 TB
+    assert torch.equal(first, next(iter(Order(100, 250, 32, seed=0)))[0])
+    assert passes.tolist() == [0] * 32
 
 
 @pytest.mark.parametrize("workers", [0, 1])
