@@ -57,7 +57,6 @@ def write(path: Path, selector: Selector, class_names: Sequence[str], describe: 
 def _said(describe: Callable[[int], object], index: int) -> object:
     try:
         return describe(index)
-    except (
-        Exception
-    ):  # whatever the user's data set raises: without a word on it the instance is a suspect all the same
+    # Whatever the user's data set raises: without a word on it the instance is a suspect all the same.
+    except Exception:
         return ""
