@@ -78,7 +78,10 @@ class BatcherCore:
             else StreamStore(self.train, self.tape, config.max_features)
         )
         rule = build("policy.args", resolve("policy.name", policy.name, POLICIES), {"gamma": policy.gamma}, policy.args)
-        self.store, self.selector = store, Selector(store, rule, classes, policy.max_lag if lag is None else None)
+        max_lag = policy.max_lag if lag is None else None
+        self.store, self.selector = store, Selector(store, rule, classes, max_lag, policy.name)
+        if self.tape is None:  # a stream is not read before it is opened
+            self.selector.try_out()
         self.spec = spec_of(
             self.sources,
             data,

@@ -188,7 +188,14 @@ class Source:
 
     def features(self, ids: Int64s) -> Any:
         """What the split offers as features of `ids`, see `batcher.plugin`; None when it offers none."""
-        return None if self._features is None else self._features(ids)
+        if self._features is None:
+            return None
+        try:
+            return self._features(ids)
+        except Exception as error:  # whatever the user's data set raises
+            raise ConfigError(
+                "data.name", self.name, f"its features(ids) raises {type(error).__name__}: {error}"
+            ) from error
 
     def classes(self, named: int = 0) -> int:
         """Number of classes: the `named` ones, or the largest label + 1; 0 where labels are no class numbers.
