@@ -114,9 +114,9 @@ class FeatureStore:
         sample = np.sort(np.random.default_rng(seed).choice(source.size, min(source.size, SAMPLE), replace=False))
         features = self._offered(sample)
         if features is None:
-            sample, arrays = source.take(sample)
-            if not len(sample):
-                raise ValueError(f"{source.name}: none of the {SAMPLE} instances looked at can be decoded")
+            good, arrays = source.take(sample)
+            if not len(good):
+                source.refuse(f"none of the {len(sample)} instances looked at can be read")
             features = derived(arrays, limit)
         self._measure(features)
         self._features = np.zeros((source.size, self.dim), np.float16)

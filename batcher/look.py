@@ -56,7 +56,7 @@ def look(split: Split, name: str) -> Look:
 
 
 def first_items(split: Split, name: str, count: int) -> list[Any]:
-    """`count` items of `split`, of those at its beginning that can be read; raises what the first raised if none."""
+    """`count` items of `split`, of those at its beginning that can be read. Raises ConfigError if none can."""
     problem: Exception | None = None
     found: list[Any] = []
     for index in range(min(len(split), FIRST_ITEMS)):
@@ -67,8 +67,8 @@ def first_items(split: Split, name: str, count: int) -> list[Any]:
         except Exception as error:  # whatever the user's data set raises
             problem = problem or error
     if not found:
-        assert problem is not None, "a split has instances"
-        raise problem
+        text = f"none of the first {index + 1} items of a split can be read: {type(problem).__name__}: {problem}"
+        raise ConfigError("data.name", name, text) from problem
     return found
 
 

@@ -224,6 +224,21 @@ def test_bad_instances_of_an_evaluation_split_are_left_out_and_counted_once(make
     assert "0 of the test split" in core.metrics()["skipped_errors"]
 
 
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (
+            {"bad_test": list(range(8, 16))},
+            "no instance of a batch of its test split can be used: 15 of the test split",
+        ),
+        ({"bad": list(range(40))}, "none of the first 16 items of a split can be read: OSError: image 0 is truncated"),
+    ],
+)
+def test_where_nothing_is_left_of_a_split_the_data_set_is_named(make_core, bad, problem):
+    with pytest.raises(ConfigError, match=f"^data.name = 'toy': {problem}"):
+        batches(make_core(**bad, labels=False, eval_every=1.0))
+
+
 def test_an_instance_that_kills_its_process_twice_is_skipped(make_core, caplog):
     core = make_core(2, killers=[5])
     ids, inputs, _ = content(core)
