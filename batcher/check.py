@@ -19,6 +19,7 @@ from batcher.source import Source
 from batcher.stream import Tape
 from batcher.stream_mistakes import in_processes, in_stream
 from batcher.workers import Pool
+from proto.errors import RAISED
 from proto.messages import Kind
 from proto.types import Array, Int64s
 
@@ -125,7 +126,7 @@ def _guarded(name: Kind, mistakes: Iterator[Mistake]) -> Iterator[Mistake]:
     """`mistakes`, with what the data set raises while they are looked for."""
     try:
         yield from mistakes
-    except Exception as error:  # whatever the user's data set raises
+    except RAISED as error:  # whatever the user's data set raises
         yield Mistake(name, f"it raises {type(error).__name__}: {error}", "see docs/plugins.md for what is offered how")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from batcher.collate import Rich, collated, plain
 from batcher.plugin import Split
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError
 from proto.transport import Layout
 from proto.types import Array
 
@@ -57,14 +57,14 @@ def look(split: Split, name: str) -> Look:
 
 def first_items(split: Split, name: str, count: int) -> list[Any]:
     """`count` items of `split`, of those at its beginning that can be read. Raises ConfigError if none can."""
-    problem: Exception | None = None
+    problem: Exception | SystemExit | None = None
     found: list[Any] = []
     for index in range(min(len(split), FIRST_ITEMS)):
         if len(found) == count:
             break
         try:
             found.append(split[index])
-        except Exception as error:  # whatever the user's data set raises
+        except RAISED as error:  # whatever the user's data set raises
             problem = problem or error
     if not found:
         text = f"none of the first {index + 1} items of a split can be read: {type(problem).__name__}: {problem}"

@@ -9,6 +9,7 @@ import numpy as np
 from batcher.decode import seed_all
 from batcher.plugin import is_stream
 from batcher.shards import walked
+from proto.errors import RAISED
 from proto.types import Array, Int64s
 
 SAMPLE = 64
@@ -54,7 +55,7 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
             problem = f"len() says {len(split)}, but item {index} raises IndexError: {error}"
             mistakes.append(Mistake(name, problem, "let __len__ return the number of items that can be read"))
             continue
-        except Exception as error:  # whatever the user's data set raises
+        except RAISED as error:  # whatever the user's data set raises
             problem = f"instance {index} cannot be read: {type(error).__name__}: {error}"
             mend = "mend or remove it; a run skips and counts up to batcher.max_bad of them"
             if is_stream(split):
@@ -191,7 +192,7 @@ def all_labels(split: Any) -> Array | Mistake | None:
     if labels := getattr(split, "labels", None):
         try:
             found = np.asarray(labels(np.arange(size)))
-        except Exception as error:  # whatever the user's data set raises
+        except RAISED as error:  # whatever the user's data set raises
             return Mistake("", f"labels(ids) raises {type(error).__name__}: {error}", "it gets ids int64 [n]")
         what = "labels(ids)"
     elif (targets := getattr(split, "targets", None)) is not None:
@@ -214,7 +215,7 @@ def in_randomness(name: str, split: Any, seen: Sequence[Seen], seed: int) -> Ite
         seed_all(seed, 0, one.index)
         try:
             again = np.asarray(split[one.index][0])
-        except Exception as error:  # whatever the user's data set raises
+        except RAISED as error:  # whatever the user's data set raises
             problem = f"instance {one.index} could be read once, then not: {type(error).__name__}: {error}"
             yield Mistake(name, problem, "items must not depend on what was read before")
             return

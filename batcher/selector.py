@@ -7,7 +7,7 @@ import numpy as np
 from batcher.features import FeatureStore
 from batcher.policies import Candidates, Policy, Progress
 from proto import scorer
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError
 from proto.learning import Weights
 from proto.ledger import Ledger
 from proto.messages import Assistant
@@ -153,7 +153,7 @@ class Selector:
             p, w = (np.asarray(values, np.float32) for values in self.policy(candidates))
         except ConfigError:
             raise
-        except Exception as error:  # whatever a user's policy raises
+        except RAISED as error:  # whatever a user's policy raises
             log.exception("the policy raises")
             problem = f"raises {type(error).__name__}: {error}; needed: p and w, float32 [n] each"
             raise ConfigError("policy.name", self.name, problem) from error

@@ -10,7 +10,7 @@ from batcher.collate import collated, mark
 from batcher.decode import OUTSIDE, Decoder, kept_random_state
 from batcher.look import look
 from batcher.plugin import Split
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError
 from proto.messages import Kind
 from proto.transport import Layout
 from proto.types import Array, Int64s
@@ -192,7 +192,7 @@ class Source:
             return None
         try:
             return self._features(ids)
-        except Exception as error:  # whatever the user's data set raises
+        except RAISED as error:  # whatever the user's data set raises
             self.refuse(f"its features(ids) raises {type(error).__name__}: {error}")
 
     def classes(self, named: int = 0) -> int:
@@ -269,7 +269,7 @@ class Source:
                 use(index, self.split[index])
             except ConfigError:
                 raise
-            except Exception:  # whatever the user's data set raises
+            except RAISED:  # whatever the user's data set raises
                 continue
 
 

@@ -11,7 +11,7 @@ from boss.evaluate import Evaluation
 from boss.state import gather, spread
 from boss.step import Preparer, Stepper, named_arrays
 from proto.control import DataSpec
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError
 
 INSTANCES = 2
 """The smallest batch that batch norm can train on."""
@@ -44,7 +44,7 @@ def try_forward(model: nn.Module, config: BossConfig, spec: DataSpec, inputs: Te
     try:
         with torch.no_grad():
             logits = model(inputs, **{name: beside[name] for name in named_arrays(model, spec)})
-    except Exception as error:  # whatever a model raises on inputs it does not fit
+    except RAISED as error:  # whatever a model raises on inputs it does not fit
         shape = list(spec.input_shape)
         raise ConfigError("boss.model", config.model, f"does not fit inputs of shape {shape}: {error}") from error
     finally:
@@ -90,7 +90,7 @@ def _phase(what: str, config: BossConfig) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except Exception as error:  # whatever model, loss or device raise: before training it is the user's to mend
+    except RAISED as error:  # whatever model, loss or device raise: before training it is the user's to mend
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(
             "boss.model", config.model, f"the {what} failed on {INSTANCES} instances: {reason}"

@@ -4,6 +4,9 @@ import difflib
 from collections.abc import Iterable
 from typing import Self
 
+RAISED = (Exception, SystemExit)
+"""What a user's code may raise: one that ends its script must not end a worker without a word."""
+
 
 class ConfigError(ValueError):
     """A configuration value that cannot work. `str(error)` is `key = value: what is wrong; what is allowed`."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from proto.errors import ConfigError, nearest
+from proto.errors import RAISED, ConfigError, nearest
 
 
 @dataclass(frozen=True)
@@ -141,5 +141,5 @@ def _load(key: str, name: str, place: str) -> ModuleType:
         return module
     except ModuleNotFoundError as error:
         raise ConfigError(key, name, f"no module {error.name!r}; install it, or check the name") from None
-    except (Exception, SystemExit) as error:  # whatever the user's module raises while it is imported is theirs to read
+    except RAISED as error:  # whatever the user's module raises while it is imported is theirs to read
         raise ConfigError(key, name, f"importing {place} failed: {type(error).__name__}: {error}") from error

@@ -204,6 +204,14 @@ def test_instances_that_cannot_be_decoded_are_skipped_and_listed(make_core, work
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+def test_an_instance_that_ends_its_script_is_skipped_like_any_other(make_core, workers):
+    core = make_core(workers, exits=[5])
+    assert 5 not in content(core)[0]
+    assert core.metrics()["skipped_errors"] == "5: SystemExit: 3"
+    assert not workers or core.pool.replaced == 0
+
+
+@pytest.mark.parametrize("workers", [0, 1])
 def test_more_than_max_bad_end_the_run_with_one_line(make_core, workers):
     core = make_core(workers, bad=[1, 2, 3], max_bad=2)
     with pytest.raises(ConfigError) as raised:

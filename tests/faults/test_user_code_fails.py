@@ -70,5 +70,5 @@ def test_user_code_that_exits_is_a_failure_and_what_was_trained_is_kept(start_en
     (tmp_path / "net.py").write_text(FAILING_MODEL.replace("raise ArithmeticError(", "raise SystemExit(2) # ("))
     run = start_endless("boss.model=./net.py:build")
     assert run.wait(40) == 1, run.stdout + run.stderr
-    assert run.summary()["exit_reason"] == "boss ended with exit code 2"
+    assert run.summary()["exit_reason"] == "boss crashed: SystemExit: 2"
     assert run.left() == []
