@@ -187,15 +187,25 @@ def _compare(found: Findings, data: Data) -> None:
         and train.labels == "class number"
     ):
         found.notes.append("without labels(ids), targets or class_names every item is read to count the classes")
-    if train.counts is not None:
-        classes = max(len(data.class_names), len(train.counts))
-        if missing := [str(k) for k in range(classes) if k >= len(train.counts) or not train.counts[k]]:
-            found.notes.append(f"classes without an instance to train on: {', '.join(missing[:20])}")
+    found.notes += _untrained(found.splits, len(data.class_names))
     for other in found.splits[1:]:
         fixed = "to" not in train.inputs + other.inputs and "-" not in (train.inputs, other.inputs)
         if fixed and train.inputs != other.inputs:
             problem = f"inputs are {other.inputs}, those of the train split {train.inputs}"
             found.mistakes.append(Mistake(other.name, problem, "give all splits the same transform sizes and dtype"))
+
+
+def _untrained(splits: Sequence[SplitFacts], named: int) -> Iterator[str]:
+    """Says which classes there is nothing to train on of, as far as is known."""
+    train = splits[0]
+    if train.counts is None:
+        return
+    classes = max(named, *(len(facts.counts) for facts in splits if facts.counts is not None))
+    missing = [k for k in range(classes) if k >= len(train.counts) or not train.counts[k]]
+    if missing and train.counted == train.size:  # those looked at may lack classes that others have
+        yield f"classes without an instance to train on: {', '.join(map(str, missing[:20]))}"
+    if missing == [0]:
+        yield "no instance looked at is of class 0, where class numbers begin: subtract 1 if yours begin at 1"
 
 
 def _draw(found: Findings, config: DataConfig, data: Data, batch_size: int, seed: int) -> None:
