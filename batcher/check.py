@@ -19,7 +19,7 @@ from batcher.source import Source
 from batcher.stream import Tape
 from batcher.stream_mistakes import in_processes, in_stream
 from batcher.workers import Pool
-from proto.errors import RAISED
+from proto.errors import RAISED, raised
 from proto.messages import Kind
 from proto.types import Array, Int64s
 
@@ -127,7 +127,7 @@ def _guarded(name: Kind, mistakes: Iterator[Mistake]) -> Iterator[Mistake]:
     try:
         yield from mistakes
     except RAISED as error:  # whatever the user's data set raises
-        yield Mistake(name, f"it raises {type(error).__name__}: {error}", "see docs/plugins.md for what is offered how")
+        yield Mistake(name, f"it raises {raised(error)}", "see docs/plugins.md for what is offered how")
 
 
 def _facts(name: Kind, split: Any, seen: Sequence[Seen], sound: bool) -> SplitFacts:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batcher.collate import place
-from proto.errors import RAISED
+from proto.errors import RAISED, raised
 from proto.messages import Kind
 from proto.slots import Layout, Memory, starts
 from proto.types import Array, Int64s
@@ -182,7 +182,7 @@ class Decoder:
                         item = items[k - start]
                     use(k, item)
                 except RAISED as error:  # whatever the user's data set raises
-                    errors[index] = f"{type(error).__name__}: {error}"[:200]
+                    errors[index] = raised(error)[:200]
         return errors
 
     def _ask(self, indices: list[int], passes: int, at: Callable[[int], None]) -> Sequence[Any] | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from batcher.collate import Rich, collated, plain
 from batcher.plugin import Split
-from proto.errors import RAISED, ConfigError
+from proto.errors import RAISED, ConfigError, raised
 from proto.transport import Layout
 from proto.types import Array
 
@@ -67,7 +67,8 @@ def first_items(split: Split, name: str, count: int) -> list[Any]:
         except RAISED as error:  # whatever the user's data set raises
             problem = problem or error
     if not found:
-        text = f"none of the first {index + 1} items of a split can be read: {type(problem).__name__}: {problem}"
+        assert problem is not None, "a split has instances"
+        text = f"none of the first {index + 1} items of a split can be read: {raised(problem)}"
         raise ConfigError("data.name", name, text) from problem
     return found
 

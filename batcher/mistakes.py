@@ -9,7 +9,7 @@ import numpy as np
 from batcher.decode import seed_all
 from batcher.plugin import is_stream
 from batcher.shards import walked
-from proto.errors import RAISED
+from proto.errors import RAISED, raised
 from proto.types import Array, Int64s
 
 SAMPLE = 64
@@ -56,7 +56,7 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
             mistakes.append(Mistake(name, problem, "let __len__ return the number of items that can be read"))
             continue
         except RAISED as error:  # whatever the user's data set raises
-            problem = f"instance {index} cannot be read: {type(error).__name__}: {error}"
+            problem = f"instance {index} cannot be read: {raised(error)}"
             mend = "mend or remove it; a run skips and counts up to batcher.max_bad of them"
             if is_stream(split):
                 problem = str(error).removeprefix(f"{name}: ")
@@ -193,7 +193,7 @@ def all_labels(split: Any) -> Array | Mistake | None:
         try:
             found = np.asarray(labels(np.arange(size)))
         except RAISED as error:  # whatever the user's data set raises
-            return Mistake("", f"labels(ids) raises {type(error).__name__}: {error}", "it gets ids int64 [n]")
+            return Mistake("", f"labels(ids) raises {raised(error)}", "it gets ids int64 [n]")
         what = "labels(ids)"
     elif (targets := getattr(split, "targets", None)) is not None:
         found, what = np.asarray(targets), "targets"
@@ -216,7 +216,7 @@ def in_randomness(name: str, split: Any, seen: Sequence[Seen], seed: int) -> Ite
         try:
             again = np.asarray(split[one.index][0])
         except RAISED as error:  # whatever the user's data set raises
-            problem = f"instance {one.index} could be read once, then not: {type(error).__name__}: {error}"
+            problem = f"instance {one.index} could be read once, then not: {raised(error)}"
             yield Mistake(name, problem, "items must not depend on what was read before")
             return
         if not np.array_equal(again, one.inputs):

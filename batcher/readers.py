@@ -16,7 +16,7 @@ from batcher.config import DataConfig
 from batcher.plugin import Data
 from batcher.shards import END, Place, Shards, Stand
 from batcher.shards import log as log_of_shards
-from proto.errors import RAISED
+from proto.errors import RAISED, raised
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Readers:
         except RAISED as error:  # whatever the user's items raise
             problem = f"an instance of shard {shard} cannot be taken from the process that read it"
             mend = "let it be arrays and numbers, or set batcher.workers = 0"
-            raise ValueError(f"{self._config.name}: {problem}: {type(error).__name__}: {error}; {mend}") from error
+            raise ValueError(f"{self._config.name}: {problem}: {raised(error)}; {mend}") from error
 
     def _hear(self, number: int, stand: Stand) -> None:
         """Takes a portion from the process `number`."""

@@ -7,7 +7,7 @@ import numpy as np
 from batcher.features import FeatureStore
 from batcher.policies import Candidates, Policy, Progress
 from proto import scorer
-from proto.errors import RAISED, ConfigError
+from proto.errors import RAISED, ConfigError, raised
 from proto.learning import Weights
 from proto.ledger import Ledger
 from proto.messages import Assistant
@@ -155,7 +155,7 @@ class Selector:
             raise
         except RAISED as error:  # whatever a user's policy raises
             log.exception("the policy raises")
-            problem = f"raises {type(error).__name__}: {error}; needed: p and w, float32 [n] each"
+            problem = f"raises {raised(error)}; needed: p and w, float32 [n] each"
             raise ConfigError("policy.name", self.name, problem) from error
         for what, values in (("p", p), ("w", w)):
             if values.shape != ids.shape or not np.isfinite(values).all():

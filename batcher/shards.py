@@ -12,7 +12,7 @@ from operator import index
 from typing import Any, NamedTuple, Protocol, Self
 
 from batcher.decode import seed_all
-from proto.errors import RAISED, ConfigError
+from proto.errors import RAISED, ConfigError, raised
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ def _shard(stream: Any, name: str, count: int, number: int) -> Any:
     try:
         shard = stream.shard(num_shards=count, index=number)
     except RAISED as error:  # whatever the user's stream raises
-        raise ConfigError("data.name", name, f"{asked} raises {type(error).__name__}: {error}") from error
+        raise ConfigError("data.name", name, f"{asked} raises {raised(error)}") from error
     if not hasattr(shard, "__iter__"):
         raise ConfigError("data.name", name, f"{asked} returns a {type(shard).__name__}; needed: a stream")
     return shard
@@ -224,7 +224,7 @@ class Shard:
         try:
             self._beginning = stream.state_dict() if self.stateful else None
         except RAISED as error:  # whatever the user's stream raises
-            problem = f"state_dict() of {what}, not yet begun, raises {type(error).__name__}: {error}"
+            problem = f"state_dict() of {what}, not yet begun, raises {raised(error)}"
             raise ConfigError("data.name", name, problem) from error
         self._notes = self.stateful
         self._failed = ""
@@ -245,7 +245,7 @@ class Shard:
             item = next(self._iterator, END)
         except RAISED as error:  # whatever the user's stream raises; it cannot be asked for the next one
             where = f"{self._name}: {self._what} failed at position {self._count}"
-            self._failed = f"{where}: {type(error).__name__}: {error}"
+            self._failed = f"{where}: {raised(error)}"
             raise ValueError(self._failed) from error
         self.place = self.place.after(item)
         if item is END:
@@ -285,7 +285,7 @@ class Shard:
             try:
                 self._stream.load_state_dict(self._beginning if place.state is None else place.state)
             except RAISED as error:  # whatever the user's stream raises
-                problem = f"load_state_dict() of {self._what} raises {type(error).__name__}: {error}"
+                problem = f"load_state_dict() of {self._what} raises {raised(error)}"
                 raise ValueError(f"{self._name}: {problem}") from error
         self.place = place._replace(asked=0)
         for _ in range(place.asked):

@@ -10,7 +10,7 @@ from batcher.collate import collated, mark
 from batcher.decode import OUTSIDE, Decoder, kept_random_state
 from batcher.look import look
 from batcher.plugin import Split
-from proto.errors import RAISED, ConfigError
+from proto.errors import RAISED, ConfigError, raised
 from proto.messages import Kind
 from proto.transport import Layout
 from proto.types import Array, Int64s
@@ -193,7 +193,7 @@ class Source:
         try:
             return self._features(ids)
         except RAISED as error:  # whatever the user's data set raises
-            self.refuse(f"its features(ids) raises {type(error).__name__}: {error}")
+            self.refuse(f"its features(ids) raises {raised(error)}")
 
     def classes(self, named: int = 0) -> int:
         """Number of classes: the `named` ones, or the largest label + 1; 0 where labels are no class numbers.

@@ -11,7 +11,7 @@ from boss.evaluate import Evaluation
 from boss.state import gather, spread
 from boss.step import Preparer, Stepper, named_arrays
 from proto.control import DataSpec
-from proto.errors import RAISED, ConfigError
+from proto.errors import RAISED, ConfigError, raised
 
 INSTANCES = 2
 """The smallest batch that batch norm can train on."""
@@ -46,16 +46,18 @@ def try_forward(model: nn.Module, config: BossConfig, spec: DataSpec, inputs: Te
             logits = model(inputs, **{name: beside[name] for name in named_arrays(model, spec)})
     except RAISED as error:  # whatever a model raises on inputs it does not fit
         shape = list(spec.input_shape)
-        raise ConfigError("boss.model", config.model, f"does not fit inputs of shape {shape}: {error}") from error
+        raise ConfigError(
+            "boss.model", config.model, f"does not fit inputs of shape {shape}: {raised(error)}"
+        ) from error
     finally:
         model.train()
     found = list(getattr(logits, "shape", []))
     # What a loss of one's own makes of targets that are no class numbers is its own affair.
     needed = [INSTANCES, spec.classes if spec.classes else "..."]
     if not isinstance(logits, Tensor) or (found != needed if spec.classes else found[:1] != [INSTANCES]):
-        raise ConfigError(
-            "boss.model", config.model, f"returns shape {found} for {INSTANCES} instances; needed: {needed}"
-        )
+        what = f"shape {found}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        problem = f"returns {what} for {INSTANCES} instances; needed: a tensor of shape {needed}"
+        raise ConfigError("boss.model", config.model, problem)
     return logits
 
 
@@ -91,7 +93,7 @@ def _phase(what: str, config: BossConfig) -> Iterator[None]:
     except ConfigError:
         raise
     except RAISED as error:  # whatever model, loss or device raise: before training it is the user's to mend
-        reason = f"{type(error).__name__}: {error}"
+        reason = raised(error)
         raise ConfigError(
             "boss.model", config.model, f"the {what} failed on {INSTANCES} instances: {reason}"
         ) from error

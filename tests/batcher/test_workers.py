@@ -173,8 +173,9 @@ def test_an_item_that_seldom_draws_gets_what_its_own_seed_gives(draw, raises):
             try:
                 expected[index] = DrawsSeldom(60, raises, draw)[index][0].tolist()
             except OSError as error:
-                expected_errors[index] = f"OSError: {error}"
-    assert errors == expected_errors
+                expected_errors[index] = f"OSError: {error} (test_workers.py, line "
+    assert errors.keys() == expected_errors.keys()
+    assert all(error.startswith(expected_errors[index]) for index, error in errors.items())
     assert bool(errors) == raises
     assert {index: row for index, row in found.items() if index not in errors} == expected
     assert late.read == [*range(61), *range(60, 200)]  # read again where the first one drew, and never after
@@ -207,7 +208,7 @@ def test_instances_that_cannot_be_decoded_are_skipped_and_listed(make_core, work
 def test_an_instance_that_ends_its_script_is_skipped_like_any_other(make_core, workers):
     core = make_core(workers, exits=[5])
     assert 5 not in content(core)[0]
-    assert core.metrics()["skipped_errors"] == "5: SystemExit: 3"
+    assert core.metrics()["skipped_errors"].startswith("5: SystemExit: 3")
     assert not workers or core.pool.replaced == 0
 
 
