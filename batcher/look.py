@@ -90,6 +90,8 @@ def _pair(item: Any, name: str) -> tuple[Array, Array]:
         needed = "an array or tensor, and a class number or an array of numbers"
         text = f"an item is ({type(inputs).__name__}, {label!r:.40}); needed: {needed}"
         raise ConfigError("data.name", name, text)
+    if not arrays[0].size:
+        raise ConfigError("data.name", name, f"the input of an item has shape {list(arrays[0].shape)}: it is empty")
     # A single small integer is a class number, whatever its dtype.
     label_array = arrays[1].astype(np.int64) if arrays[1].ndim == 0 and arrays[1].dtype.kind in "iu" else arrays[1]
     return arrays[0], label_array

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from batcher.collate import plain
 from batcher.decode import seed_all
 from batcher.plugin import is_stream
 from batcher.shards import walked
@@ -96,8 +97,11 @@ def _as_arrays(name: str, index: int, item: Any) -> Seen | Mistake:
     if number.dtype.kind not in "fiub":
         problem = f"wrong dtype: the label of instance {index} is {label!r:.40}"
         return Mistake(name, problem, "return the number of the class, not its name")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        return Mistake(name, f"the input of instance {index} is not finite", "fill in or remove what is missing")
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(plain(array)).all()  # also of what is too large for the float32 that it travels as
+    if not finite:
+        problem = f"the input of instance {index} is not finite as float32"
+        return Mistake(name, problem, "fill in or remove what is missing, scale what is too large")
     return Seen(index, array, number)
 
 

@@ -45,10 +45,12 @@ def try_forward(model: nn.Module, config: BossConfig, spec: DataSpec, inputs: Te
         with torch.no_grad():
             logits = model(inputs, **{name: beside[name] for name in named_arrays(model, spec)})
     except RAISED as error:  # whatever a model raises on inputs it does not fit
-        shape = list(spec.input_shape)
-        raise ConfigError(
-            "boss.model", config.model, f"does not fit inputs of shape {shape}: {raised(error)}"
-        ) from error
+        problem = f"does not fit inputs of shape {list(spec.input_shape)}: {raised(error)}"
+        if not inputs.is_floating_point():
+            problem += (
+                f" (inputs are {spec.input_dtype}, as token ids are; let the data set give float32 if they are not)"
+            )
+        raise ConfigError("boss.model", config.model, problem) from error
     finally:
         model.train()
     found = list(getattr(logits, "shape", []))

@@ -29,6 +29,7 @@ FOUND = {
     "object": ("wrong dtype: the input of instance 0 is a object array", "array or tensor of numbers"),
     "mixed dtypes": ("wrong dtype: inputs are float32 and int64", "the same"),
     "not finite": ("the input of instance 0 is not finite", "what is missing"),
+    "too large": ("the input of instance 0 is not finite as float32", "scale what is too large"),
     "shapes": ("different shapes: [2, 3] and [2, 4]", "crop, resize or pad"),
     "ragged": ("ragged without lengths: inputs have 1 to 3 positions", "offer lengths(ids)"),
     "short lengths": ("lengths(ids) says 1 of instance 1, which is [2]", "or more"),

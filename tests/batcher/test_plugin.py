@@ -138,6 +138,7 @@ class Items:
     ("item", "text"),
     [
         (5, "no pairs"),
+        ((np.zeros((0, 4)), 1), r"the input of an item has shape \[0, 4\]: it is empty"),
         ((1, 2, 3), "no pairs"),
         (("text", 0), "an item is"),
         ((np.ones(2), None), "an item is"),
