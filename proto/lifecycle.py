@@ -55,7 +55,7 @@ class Worker:
     def __init__(self, role: Role, run_dir: Path) -> None:
         """Raises ConfigError when `run_dir` is not the directory of a run under way."""
         self.role: Role = role
-        self.run_dir = run_dir
+        self.run_dir = run_dir.absolute()  # the user's code may change the working directory
         self.info = RunInfo.load(run_dir)
         self.sections, self._digest = read_toml(run_dir / "config.toml")
         try:
