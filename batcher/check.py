@@ -187,7 +187,7 @@ def _compare(found: Findings, data: Data) -> None:
         and train.labels == "class number"
     ):
         found.notes.append("without labels(ids), targets or class_names every item is read to count the classes")
-    found.notes += _untrained(found.splits, len(data.class_names))
+    found.notes += _untrained(found.splits, data.class_names)
     for other in found.splits[1:]:
         fixed = "to" not in train.inputs + other.inputs and "-" not in (train.inputs, other.inputs)
         if fixed and train.inputs != other.inputs:
@@ -195,15 +195,16 @@ def _compare(found: Findings, data: Data) -> None:
             found.mistakes.append(Mistake(other.name, problem, "give all splits the same transform sizes and dtype"))
 
 
-def _untrained(splits: Sequence[SplitFacts], named: int) -> Iterator[str]:
+def _untrained(splits: Sequence[SplitFacts], names: Sequence[str]) -> Iterator[str]:
     """Says which classes there is nothing to train on of, as far as is known."""
     train = splits[0]
     if train.counts is None:
         return
-    classes = max(named, *(len(facts.counts) for facts in splits if facts.counts is not None))
+    classes = max(len(names), *(len(facts.counts) for facts in splits if facts.counts is not None))
     missing = [k for k in range(classes) if k >= len(train.counts) or not train.counts[k]]
     if missing and train.counted == train.size:  # those looked at may lack classes that others have
-        yield f"classes without an instance to train on: {', '.join(map(str, missing[:20]))}"
+        these = (f"{k} ({names[k]})" if k < len(names) else str(k) for k in missing[:20])
+        yield f"classes without an instance to train on: {', '.join(these)}"
     if missing == [0]:
         yield "no instance looked at is of class 0, where class numbers begin: subtract 1 if yours begin at 1"
 

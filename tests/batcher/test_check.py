@@ -152,19 +152,25 @@ class Numbered:
 
 
 @pytest.mark.parametrize(
-    ("train", "test", "notes"),
+    ("train", "test", "names", "notes"),
     [
-        ((300, lambda i: i % 100, True), None, []),
-        ((300, lambda i: i % 100, False), None, []),
-        ((300, lambda i: i % 3 * 2, True), None, ["classes without an instance to train on: 1, 3"]),
-        ((90, lambda i: i % 2, True), (30, lambda i: i % 4, True), ["classes without an instance to train on: 2, 3"]),
-        ((300, lambda i: i % 3 + 1, False), None, ["no instance looked at is of class 0, where class numbers begin"]),
+        ((300, lambda i: i % 100, True), None, "", []),
+        ((300, lambda i: i % 100, False), None, "", []),
+        ((300, lambda i: i % 3 * 2, True), None, "", ["classes without an instance to train on: 1, 3"]),
+        ((90, lambda i: i % 2, True), (9, lambda i: i % 3, True), "", ["classes without an instance to train on: 2"]),
+        ((90, lambda i: i % 2, True), None, "abc", ["classes without an instance to train on: 2 (c)"]),
+        (
+            (300, lambda i: i % 3 + 1, False),
+            None,
+            "",
+            ["no instance looked at is of class 0, where class numbers begin"],
+        ),
     ],
 )
 def test_classes_that_nothing_can_be_trained_of_are_noted_where_they_are_known(
-    train: tuple[Any, ...], test: tuple[Any, ...] | None, notes: list[str], monkeypatch: pytest.MonkeyPatch
+    train: tuple[Any, ...], test: tuple[Any, ...] | None, names: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = Data(Numbered(*train), test and Numbered(*test))
+    data = Data(Numbered(*train), test and Numbered(*test), class_names=names)
     monkeypatch.setattr(mistaken, "numbered", lambda: data, raising=False)
     monkeypatch.setattr(checking, "_draw", lambda *_: None)
     found = check(DataConfig(name="mistaken:numbered"), 4, 0).notes
