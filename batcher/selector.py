@@ -149,14 +149,7 @@ class Selector:
             trained, total, passes, self.mean_loss, self.confidence, self.untrained_loss, self.version_step
         )
         candidates = Candidates(ids, progress, self.store, self.ledger, self._arrays, self._sample)
-        try:
-            p, w = (np.asarray(values, np.float32) for values in self.policy(candidates))
-        except ConfigError:
-            raise
-        except RAISED as error:  # whatever a user's policy raises
-            log.exception("the policy raises")
-            problem = f"raises {raised(error)}; needed: p and w, float32 [n] each"
-            raise ConfigError("policy.name", self.name, problem) from error
+        p, w = (np.asarray(values, np.float32) for values in self.policy(candidates))
         for what, values in (("p", p), ("w", w)):
             if values.shape != ids.shape or not np.isfinite(values).all():
                 found = "one that is not finite" if values.shape == ids.shape else f"shape {list(values.shape)}"
@@ -165,8 +158,14 @@ class Selector:
         return p, w
 
     def try_out(self) -> None:
-        """Asks the policy for a few candidates, to see whether it can be asked at all. Raises ConfigError."""
-        self._ask(np.arange(min(TRIED, self.store.source.size)), 0, self.store.source.size, 0)
+        """Asks the policy for a few candidates, before training. Raises ConfigError when it cannot be asked."""
+        try:
+            self._ask(np.arange(min(TRIED, self.store.source.size)), 0, self.store.source.size, 0)
+        except ConfigError:
+            raise
+        except RAISED as error:  # whatever a user's policy raises
+            problem = f"raises {raised(error)}; needed: p and w, float32 [n] each"
+            raise ConfigError("policy.name", self.name, problem) from error
 
     def wanted(self, ids: Int64s, coins: Array) -> Float32s:
         """The p that the policy wanted for the kept `ids` with these `coins`, float32 [n]; NaN for those that were not
