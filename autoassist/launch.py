@@ -13,6 +13,7 @@ from autoassist import crash, rundir
 from autoassist import summary as summaries
 from autoassist.config import Settings
 from autoassist.live import View
+from autoassist.machine import USED_UP
 from autoassist.signals import caught
 from autoassist.supervisor import Resume, Supervisor, cpu_seconds
 from proto import checkpoint
@@ -112,12 +113,14 @@ def _processes(
             machine.give_up(str(error))
     if machine.exit_code == 2:
         raise ConfigError.told(machine.reason)
-    exit_code = machine.exit_code
+    exit_code, reason = machine.exit_code, machine.reason
+    if exit_code > 128 and (run_dir / "model.safetensors").exists():  # the signal came when all was done
+        exit_code, reason = 0, USED_UP
     if exit_code == 1 and checkpoint.newest(run_dir) is not None:
         exit_code = RESUMABLE
-    if machine.exit_code:
+    if exit_code:
         log = f"; its log: {run_dir / 'logs' / machine.failed}.log" if machine.failed else ""
-        view.say(f"{machine.reason}{log}", style="red")
+        view.say(f"{reason}{log}", style="red")
     if machine.failed and (report := crash.write(run_dir, machine.reason)):
         view.say(f"all that is known of it: {report}", style="red")
     return summaries.summarise(
@@ -128,7 +131,7 @@ def _processes(
         cpu_seconds(machine, resume, cpu_before),
         **_facts(settings, resume),
         exit_code=exit_code,
-        exit_reason=machine.reason,
+        exit_reason=reason,
         killed=[role for role, state in machine.workers.items() if state.killed],
         without_last_words=[role for role, state in machine.workers.items() if not state.last_words],
         startup_s=None if machine.started_at is None else machine.started_at - began,
@@ -152,7 +155,7 @@ def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View
         {**dict.fromkeys(ROLES), "supervisor": time.process_time() - cpu_before},
         **_facts(settings, resume),
         exit_code=0 if complete else 128 + signalled if signalled else failed,
-        exit_reason="the budget is used up" if complete else stopped,
+        exit_reason=USED_UP if complete else stopped,
         killed=[],
         without_last_words=[],
         startup_s=None,

@@ -2,10 +2,11 @@
 
 import json
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -102,6 +103,10 @@ class Loader:
         self._structure: Any = PAIR
         self._closed = self._complete = False
         self._missing = Missing()
+        self._taking = threading.Lock()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Loader cannot be pickled or copied: keep its state_dict() instead")
 
     # -- the loop
 
@@ -143,6 +148,14 @@ class Loader:
         return mean(losses, batch.weights if ticket.weighted else None) * ticket.share
 
     def _next(self) -> Batch | None:
+        if not self._taking.acquire(blocking=False):  # its sockets serve one thread
+            raise RuntimeError("two threads ask this loader for batches: let one take them and hand them on")
+        try:
+            return self._take()
+        finally:
+            self._taking.release()
+
+    def _take(self) -> Batch | None:
         if self._complete:
             return None
         service = self._start()

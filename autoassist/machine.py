@@ -28,6 +28,8 @@ SAVE_S = 30.0
 """How long a worker that writes its part of a checkpoint may be silent. Schedulers that end a job wait so long."""
 LAST_REPORTS_S = 0.3
 """How long the reports of a Boss that died may be on their way."""
+USED_UP = "the budget is used up"
+"""Why a run that is complete ended."""
 
 
 class Machine:
@@ -129,7 +131,7 @@ class Machine:
         state.phase = "done"
         if self.spec is None or message.values.get("trained") != self.spec.train_total:
             return self._fail(role, 1, "boss ended before the budget was used up", now)
-        return self.stop("the budget is used up", now, END_S)
+        return self.stop(USED_UP, now, END_S)
 
     def exited(self, role: Role, code: int, now: float) -> list[Action]:
         """The process of worker `role` ended; its last words, if any, were told before."""

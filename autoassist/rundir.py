@@ -42,7 +42,9 @@ def make(settings: Settings) -> tuple[Settings, Path]:
     except FileExistsError:
         pid = holder(run_dir)
         busy = f"{run_dir} is used by a run that is under way (pid {pid})" if pid else f"{run_dir} exists already"
-        raise ConfigError("run.name", name, f"{busy}; choose another name or remove it") from None
+        begun = not pid and (run_dir / "checkpoints").is_dir() and not (run_dir / "model.safetensors").exists()
+        goes_on = f", or go on with it: autoassist launch --resume {run_dir}" if begun else ""
+        raise ConfigError("run.name", name, f"{busy}; choose another name or remove it{goes_on}") from None
     except OSError as error:
         shutil.rmtree(run_dir, ignore_errors=True)  # the name is free again once there is room
         raise ConfigError("run.dir", settings.run.dir, f"cannot make {run_dir}: {reason(error)}") from None

@@ -232,12 +232,17 @@ class Service:
         """What ended the run before its time; ends everything."""
         kept, self._temporary = self._temporary, False
         self.close()
-        code, reason = self.outcome.get("exit_code", 1), self.outcome.get("reason", "")
+        code, reason = self.outcome.get("exit_code", 1), in_users_words(self.outcome.get("reason", ""))
         log = self.run_dir / "logs" / f"{self.outcome.get('failed')}.log"
         said = tail(log, LAST_OF_LOG) if log.is_file() else ""
         if kept:
             shutil.rmtree(self.run_dir, ignore_errors=True)
         if code == 2:
-            return ConfigError.told(reason.replace(f"data.name = {NAME!r}", "train_set"))
+            return ConfigError.told(reason)
         text = f"{reason or 'the supervising process died'}; `load_state_dict` of your last state goes on from there"
         return RuntimeError(f"{text}\nThe end of {log.name}:\n{said}" if said else text)
+
+
+def in_users_words(reason: str) -> str:
+    """`reason`, with the data set called what the user calls it."""
+    return reason.replace(f"data.name = {NAME!r}", "train_set").replace(NAME, "train_set")

@@ -54,7 +54,7 @@ class Assembler:
     def next(self, generator: Generator, room: Room) -> tuple[Begun, dict[str, Array]] | None:
         """The next batch of `generator` and its arrays, which `room` gives; None when there is none left.
 
-        Raises ConfigError over `max_bad` bad instances, ValueError where nothing is left to train on or to evaluate.
+        Raises ConfigError over `max_bad` bad instances, and where nothing is left to train on or to evaluate.
         """
         while True:
             begun, self._ahead = self._ahead or self._begin(generator), None
@@ -81,7 +81,7 @@ class Assembler:
         generator.ban(errors.keys())
         self._skip("train", errors)
         if generator.banned == source.size and not source.in_order:
-            raise ValueError(f"none of the training instances can be used; the last one: {self.errors[-1]}")
+            source.refuse(f"none of its training instances can be used; the last one: {self.errors[-1]}")
         generator.go_to(begun.before)
 
     def _evaluation(self, plan: Plan, room: Room) -> tuple[Plan, dict[str, Array]]:
@@ -90,7 +90,7 @@ class Assembler:
         while True:
             good = ~np.isin(plan.ids, list(self._unreadable[plan.kind]))
             if not good.any():
-                raise ValueError(f"no instance of a {plan.kind} batch can be decoded: {self.errors[-1]}")
+                source.refuse(f"no instance of a batch of its {plan.kind} split can be used: {self.errors[-1]}")
             plan = replace(plan, ids=plan.ids[good], passes_of=plan.passes_of[good], weights=plan.weights[good])
             arrays, errors = source.read(plan.ids, room, plan.passes_of)
             errors |= broken(source, plan.ids, arrays, errors)

@@ -19,6 +19,7 @@ from batcher.source import Source
 from batcher.stream import Tape
 from batcher.stream_mistakes import in_processes, in_stream
 from batcher.workers import Pool
+from proto.errors import RAISED, raised
 from proto.messages import Kind
 from proto.types import Array, Int64s
 
@@ -125,8 +126,8 @@ def _guarded(name: Kind, mistakes: Iterator[Mistake]) -> Iterator[Mistake]:
     """`mistakes`, with what the data set raises while they are looked for."""
     try:
         yield from mistakes
-    except Exception as error:  # whatever the user's data set raises
-        yield Mistake(name, f"it raises {type(error).__name__}: {error}", "see docs/plugins.md for what is offered how")
+    except RAISED as error:  # whatever the user's data set raises
+        yield Mistake(name, f"it raises {raised(error)}", "see docs/plugins.md for what is offered how")
 
 
 def _facts(name: Kind, split: Any, seen: Sequence[Seen], sound: bool) -> SplitFacts:
@@ -186,15 +187,26 @@ def _compare(found: Findings, data: Data) -> None:
         and train.labels == "class number"
     ):
         found.notes.append("without labels(ids), targets or class_names every item is read to count the classes")
-    if train.counts is not None:
-        classes = max(len(data.class_names), len(train.counts))
-        if missing := [str(k) for k in range(classes) if k >= len(train.counts) or not train.counts[k]]:
-            found.notes.append(f"classes without an instance to train on: {', '.join(missing[:20])}")
+    found.notes += _untrained(found.splits, data.class_names)
     for other in found.splits[1:]:
         fixed = "to" not in train.inputs + other.inputs and "-" not in (train.inputs, other.inputs)
         if fixed and train.inputs != other.inputs:
             problem = f"inputs are {other.inputs}, those of the train split {train.inputs}"
             found.mistakes.append(Mistake(other.name, problem, "give all splits the same transform sizes and dtype"))
+
+
+def _untrained(splits: Sequence[SplitFacts], names: Sequence[str]) -> Iterator[str]:
+    """Says which classes there is nothing to train on of, as far as is known."""
+    train = splits[0]
+    if train.counts is None:
+        return
+    classes = max(len(names), *(len(facts.counts) for facts in splits if facts.counts is not None))
+    missing = [k for k in range(classes) if k >= len(train.counts) or not train.counts[k]]
+    if missing and train.counted == train.size:  # those looked at may lack classes that others have
+        these = (f"{k} ({names[k]})" if k < len(names) else str(k) for k in missing[:20])
+        yield f"classes without an instance to train on: {', '.join(these)}"
+    if missing == [0]:
+        yield "no instance looked at is of class 0, where class numbers begin: subtract 1 if yours begin at 1"
 
 
 def _draw(found: Findings, config: DataConfig, data: Data, batch_size: int, seed: int) -> None:

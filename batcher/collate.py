@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from proto.errors import RAISED, raised
 from proto.fields import NAMES
 from proto.types import Array, Int64s
 
@@ -87,8 +88,8 @@ def collated(collate: Collate, items: Sequence[Any]) -> dict[str, Array]:
     """
     try:
         made = collate(items)
-    except Exception as error:  # whatever the user's collate raises
-        raise ValueError(f"its collate raises {error!r}"[:300]) from error
+    except RAISED as error:  # whatever the user's collate raises
+        raise ValueError(f"its collate raises {raised(error)}"[:300]) from error
     if not isinstance(made, Mapping) or not {"inputs", "targets"} <= made.keys():
         found = f"the names {', '.join(map(str, made))}" if isinstance(made, Mapping) else type(made).__name__
         raise ValueError(f'its collate returned {found}; needed: a dict of arrays with "inputs" and "targets"')

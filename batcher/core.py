@@ -23,7 +23,7 @@ from proto.batches import Batch, End, Open
 from proto.config import RunConfig
 from proto.learning import Features, Weights
 from proto.messages import Kind, Value
-from proto.resolver import build, resolve
+from proto.resolver import make
 from proto.transport import Layout
 from proto.types import Array, Int64s
 
@@ -77,8 +77,11 @@ class BatcherCore:
             if self.tape is None
             else StreamStore(self.train, self.tape, config.max_features)
         )
-        rule = build("policy.args", resolve("policy.name", policy.name, POLICIES), {"gamma": policy.gamma}, policy.args)
-        self.store, self.selector = store, Selector(store, rule, classes, policy.max_lag if lag is None else None)
+        rule = make("policy.name", policy.name, POLICIES, {"gamma": policy.gamma}, policy.args)
+        max_lag = policy.max_lag if lag is None else None
+        self.store, self.selector = store, Selector(store, rule, classes, max_lag, policy.name)
+        if self.tape is None:  # a stream is not read before it is opened
+            self.selector.try_out()
         self.spec = spec_of(
             self.sources,
             data,

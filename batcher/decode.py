@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batcher.collate import place
+from proto.errors import RAISED, raised
 from proto.messages import Kind
 from proto.slots import Layout, Memory, starts
 from proto.types import Array, Int64s
@@ -75,7 +76,7 @@ class Seeding:
             _seed_torch(_seeds(*numbers, index)[0])
         try:
             item, problem = split[index], None
-        except Exception as error:  # whatever the user's data set raises: it may depend on what was drawn
+        except RAISED as error:  # whatever the user's data set raises: it may depend on what was drawn
             item, problem = None, error
         if self._drawn():
             self._used = True
@@ -180,8 +181,8 @@ class Decoder:
                     else:
                         item = items[k - start]
                     use(k, item)
-                except Exception as error:  # whatever the user's data set raises
-                    errors[index] = f"{type(error).__name__}: {error}"[:200]
+                except RAISED as error:  # whatever the user's data set raises
+                    errors[index] = raised(error)[:200]
         return errors
 
     def _ask(self, indices: list[int], passes: int, at: Callable[[int], None]) -> Sequence[Any] | None:
@@ -194,5 +195,5 @@ class Decoder:
         try:
             items = self._many(indices)
             return items if len(items) == len(indices) else None
-        except Exception:  # whatever a user's code raises; asked singly, the bad one raises again and is named
+        except RAISED:  # whatever a user's code raises; asked singly, the bad one raises again and is named
             return None

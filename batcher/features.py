@@ -110,13 +110,13 @@ class FeatureStore:
     """
 
     def __init__(self, source: Source, limit: int, seed: int) -> None:
-        self.source, self.limit = source, limit
+        self.source, self.limit, self.dim = source, limit, 0
         sample = np.sort(np.random.default_rng(seed).choice(source.size, min(source.size, SAMPLE), replace=False))
         features = self._offered(sample)
         if features is None:
-            sample, arrays = source.take(sample)
-            if not len(sample):
-                raise ValueError(f"{source.name}: none of the {SAMPLE} instances looked at can be decoded")
+            good, arrays = source.take(sample)
+            if not len(good):
+                source.refuse(f"none of the {len(sample)} instances looked at can be read")
             features = derived(arrays, limit)
         self._measure(features)
         self._features = np.zeros((source.size, self.dim), np.float16)
@@ -179,7 +179,13 @@ class FeatureStore:
     def _offered(self, ids: Int64s) -> Float32s | None:
         """Features the source offers for `ids`, pooled to the limit; None when it offers none."""
         found = self.source.features(ids)
-        return None if found is None else offered(found, self.limit)
+        if found is None:
+            return None
+        features = offered(found, self.limit)
+        if features.shape != (len(ids), self.dim or features.shape[1]):
+            what = f"{np.shape(found)} for {len(ids)} instances"
+            self.source.refuse(f"its features(ids) are {what}; needed: [n, D], with the same D for all")
+        return features
 
     def labels(self, ids: Int64s) -> Int64s:
         """Class numbers int64 [n] of `ids`; -1 where not known yet, or where labels are no class numbers."""

@@ -16,7 +16,7 @@ from typing import Any
 from batcher.config import DataConfig
 from batcher.plugin import Data
 from batcher.structured import structured
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError, raised
 from proto.resolver import resolve
 
 NAME = "batcher.handed:read"
@@ -54,9 +54,9 @@ def read(descriptor: int) -> Any:
     sys.path.extend(path for path in header["path"] if path not in sys.path)
     try:
         made = pickle.loads(parts[0], buffers=parts[1:])
-    except Exception as error:  # whatever the user's classes raise
+    except RAISED as error:  # whatever the user's classes raise
         what = "factory" if header["factory"] else "train_set"
-        reason = f"arrives in the Batcher, but cannot be unpickled: {type(error).__name__}: {error}"
+        reason = f"arrives in the Batcher, but cannot be unpickled: {raised(error)}"
         raise ConfigError(what, header["shown"], reason) from error
     if header["factory"]:
         made = _made(made, header["shown"])
@@ -69,8 +69,8 @@ def _made(factory: str | Callable[[], Any], shown: str) -> Any:
         return call()
     except ConfigError:
         raise
-    except Exception as error:  # whatever the user's factory raises
-        raise ConfigError("factory", shown, f"raised {type(error).__name__}: {error}") from error
+    except RAISED as error:  # whatever the user's factory raises
+        raise ConfigError("factory", shown, f"raised {raised(error)}") from error
 
 
 def _train_only(made: Any, classes: int) -> Data:

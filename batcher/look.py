@@ -7,7 +7,7 @@ import numpy as np
 
 from batcher.collate import Rich, collated, plain
 from batcher.plugin import Split
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError, raised
 from proto.transport import Layout
 from proto.types import Array
 
@@ -56,19 +56,20 @@ def look(split: Split, name: str) -> Look:
 
 
 def first_items(split: Split, name: str, count: int) -> list[Any]:
-    """`count` items of `split`, of those at its beginning that can be read; raises what the first raised if none."""
-    problem: Exception | None = None
+    """`count` items of `split`, of those at its beginning that can be read. Raises ConfigError if none can."""
+    problem: Exception | SystemExit | None = None
     found: list[Any] = []
     for index in range(min(len(split), FIRST_ITEMS)):
         if len(found) == count:
             break
         try:
             found.append(split[index])
-        except Exception as error:  # whatever the user's data set raises
+        except RAISED as error:  # whatever the user's data set raises
             problem = problem or error
     if not found:
         assert problem is not None, "a split has instances"
-        raise problem
+        text = f"none of the first {index + 1} items of a split can be read: {raised(problem)}"
+        raise ConfigError("data.name", name, text) from problem
     return found
 
 
@@ -89,6 +90,8 @@ def _pair(item: Any, name: str) -> tuple[Array, Array]:
         needed = "an array or tensor, and a class number or an array of numbers"
         text = f"an item is ({type(inputs).__name__}, {label!r:.40}); needed: {needed}"
         raise ConfigError("data.name", name, text)
+    if not arrays[0].size:
+        raise ConfigError("data.name", name, f"the input of an item has shape {list(arrays[0].shape)}: it is empty")
     # A single small integer is a class number, whatever its dtype.
     label_array = arrays[1].astype(np.int64) if arrays[1].ndim == 0 and arrays[1].dtype.kind in "iu" else arrays[1]
     return arrays[0], label_array

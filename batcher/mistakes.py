@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from batcher.collate import plain
 from batcher.decode import seed_all
 from batcher.plugin import is_stream
 from batcher.shards import walked
+from proto.errors import RAISED, raised
 from proto.types import Array, Int64s
 
 SAMPLE = 64
@@ -54,8 +56,8 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
             problem = f"len() says {len(split)}, but item {index} raises IndexError: {error}"
             mistakes.append(Mistake(name, problem, "let __len__ return the number of items that can be read"))
             continue
-        except Exception as error:  # whatever the user's data set raises
-            problem = f"instance {index} cannot be read: {type(error).__name__}: {error}"
+        except RAISED as error:  # whatever the user's data set raises
+            problem = f"instance {index} cannot be read: {raised(error)}"
             mend = "mend or remove it; a run skips and counts up to batcher.max_bad of them"
             if is_stream(split):
                 problem = str(error).removeprefix(f"{name}: ")
@@ -95,8 +97,11 @@ def _as_arrays(name: str, index: int, item: Any) -> Seen | Mistake:
     if number.dtype.kind not in "fiub":
         problem = f"wrong dtype: the label of instance {index} is {label!r:.40}"
         return Mistake(name, problem, "return the number of the class, not its name")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        return Mistake(name, f"the input of instance {index} is not finite", "fill in or remove what is missing")
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(plain(array)).all()  # also of what is too large for the float32 that it travels as
+    if not finite:
+        problem = f"the input of instance {index} is not finite as float32"
+        return Mistake(name, problem, "fill in or remove what is missing, scale what is too large")
     return Seen(index, array, number)
 
 
@@ -191,8 +196,8 @@ def all_labels(split: Any) -> Array | Mistake | None:
     if labels := getattr(split, "labels", None):
         try:
             found = np.asarray(labels(np.arange(size)))
-        except Exception as error:  # whatever the user's data set raises
-            return Mistake("", f"labels(ids) raises {type(error).__name__}: {error}", "it gets ids int64 [n]")
+        except RAISED as error:  # whatever the user's data set raises
+            return Mistake("", f"labels(ids) raises {raised(error)}", "it gets ids int64 [n]")
         what = "labels(ids)"
     elif (targets := getattr(split, "targets", None)) is not None:
         found, what = np.asarray(targets), "targets"
@@ -214,8 +219,8 @@ def in_randomness(name: str, split: Any, seen: Sequence[Seen], seed: int) -> Ite
         seed_all(seed, 0, one.index)
         try:
             again = np.asarray(split[one.index][0])
-        except Exception as error:  # whatever the user's data set raises
-            problem = f"instance {one.index} could be read once, then not: {type(error).__name__}: {error}"
+        except RAISED as error:  # whatever the user's data set raises
+            problem = f"instance {one.index} could be read once, then not: {raised(error)}"
             yield Mistake(name, problem, "items must not depend on what was read before")
             return
         if not np.array_equal(again, one.inputs):

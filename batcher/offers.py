@@ -7,6 +7,7 @@ import numpy as np
 
 from batcher.mistakes import Mistake, Seen
 from batcher.plugin import is_stream
+from proto.errors import RAISED, raised
 from proto.types import Int64s
 
 
@@ -23,8 +24,8 @@ def in_offers(name: str, split: Any, seen: Sequence[Seen]) -> Iterator[Mistake]:
         if hasattr(split, offer) and not is_stream(split):
             try:
                 problem = wrong()
-            except Exception as error:  # whatever the user's data set raises
-                problem = f"raises {type(error).__name__}: {error}"
+            except RAISED as error:  # whatever the user's data set raises
+                problem = f"raises {raised(error)}"
             if problem:
                 yield Mistake(name, f"{offer} {problem}", f"see docs/plugins.md, or leave {offer} out: it is derived")
 

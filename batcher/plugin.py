@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from batcher.config import DATASETS, DataConfig
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError, raised
 from proto.resolver import build, resolve
 from proto.types import Int64s
 
@@ -82,8 +82,8 @@ def load(config: DataConfig) -> Data:
         raise
     except ModuleNotFoundError as error:
         raise ConfigError("data.name", config.name, f"needs the package {error.name!r}; install it") from error
-    except Exception as error:  # whatever a user's callable raises is theirs to read
-        raise ConfigError("data.name", config.name, f"loading it failed: {type(error).__name__}: {error}") from error
+    except RAISED as error:  # whatever a user's callable raises is theirs to read
+        raise ConfigError("data.name", config.name, f"loading it failed: {raised(error)}") from error
 
 
 def is_stream(split: Any) -> bool:

@@ -16,6 +16,7 @@ from batcher.config import DataConfig
 from batcher.plugin import Data
 from batcher.shards import END, Place, Shards, Stand
 from batcher.shards import log as log_of_shards
+from proto.errors import RAISED, raised
 
 log = logging.getLogger(__name__)
 
@@ -99,10 +100,10 @@ class Readers:
         entries.popleft()
         try:
             return END if given is None else pickle.loads(given), place
-        except Exception as error:  # whatever the user's items raise
+        except RAISED as error:  # whatever the user's items raise
             problem = f"an instance of shard {shard} cannot be taken from the process that read it"
             mend = "let it be arrays and numbers, or set batcher.workers = 0"
-            raise ValueError(f"{self._config.name}: {problem}: {type(error).__name__}: {error}; {mend}") from error
+            raise ValueError(f"{self._config.name}: {problem}: {raised(error)}; {mend}") from error
 
     def _hear(self, number: int, stand: Stand) -> None:
         """Takes a portion from the process `number`."""
@@ -181,7 +182,7 @@ def _portion(shards: Shards, stand: Stand, name: str) -> tuple[list[Entry], str]
             return entries, str(error)
         try:
             given = None if item is END else pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
-        except Exception as error:  # whatever the user's items raise
+        except RAISED as error:  # whatever the user's items raise
             problem = f"an instance of shard {stand.shard} cannot be sent from the process that reads it: {error}"
             return entries, f"{name}: {problem}; let it be arrays and numbers, or set batcher.workers = 0"
         entries.append((stand.shard, given, place))

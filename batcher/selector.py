@@ -7,6 +7,7 @@ import numpy as np
 from batcher.features import FeatureStore
 from batcher.policies import Candidates, Policy, Progress
 from proto import scorer
+from proto.errors import RAISED, ConfigError, raised
 from proto.learning import Weights
 from proto.ledger import Ledger
 from proto.messages import Assistant
@@ -20,14 +21,19 @@ AT_HAND = 1 << 18
 """Candidates of a stream whose p is remembered: more than may be under way."""
 BINS = 10
 """Of the histogram of p."""
+TRIED = 4
+"""Candidates that a policy is tried on before training."""
 
 
 class Selector:
     """Answers, for candidates, with which probability to keep them and with which weight to train them."""
 
-    def __init__(self, store: FeatureStore, policy: Policy, classes: int, max_lag: int | None = None) -> None:
-        """Versions more than `max_lag` Boss steps behind have no say (None: all have)."""
-        self.store, self.policy, self.max_lag = store, policy, max_lag
+    def __init__(
+        self, store: FeatureStore, policy: Policy, classes: int, max_lag: int | None = None, name: str = ""
+    ) -> None:
+        """Versions more than `max_lag` Boss steps behind have no say (None: all have). `name` is the policy's, for
+        messages."""
+        self.store, self.policy, self.max_lag, self.name = store, policy, max_lag, name
         self.step = 0
         """The Boss's step, as far as it is known here."""
         self.gap = False
@@ -151,11 +157,24 @@ class Selector:
         progress = Progress(
             trained, total, passes, self.mean_loss, self.confidence, self.untrained_loss, self.version_step
         )
-        p, w = self.policy(Candidates(ids, progress, self.store, self.ledger, self._arrays, self._sample))
-        if np.shape(p) != ids.shape or np.shape(w) != ids.shape or not np.isfinite(w).all():
-            name = type(self.policy).__name__
-            raise ValueError(f"policy {name} returned p {np.shape(p)} and w {np.shape(w)}; needed: finite {ids.shape}")
-        return np.asarray(p, np.float32), np.asarray(w, np.float32)
+        candidates = Candidates(ids, progress, self.store, self.ledger, self._arrays, self._sample)
+        p, w = (np.asarray(values, np.float32) for values in self.policy(candidates))
+        for what, values in (("p", p), ("w", w)):
+            if values.shape != ids.shape or not np.isfinite(values).all():
+                found = "one that is not finite" if values.shape == ids.shape else f"shape {list(values.shape)}"
+                problem = f"returned {what} with {found} for {len(ids)} candidates; needed: finite float32 [n]"
+                raise ConfigError("policy.name", self.name, problem)
+        return p, w
+
+    def try_out(self) -> None:
+        """Asks the policy for a few candidates, before training. Raises ConfigError when it cannot be asked."""
+        try:
+            self._ask(np.arange(min(TRIED, self.store.source.size)), 0, self.store.source.size, 0)
+        except ConfigError:
+            raise
+        except RAISED as error:  # whatever a user's policy raises
+            problem = f"raises {raised(error)}; needed: p and w, float32 [n] each"
+            raise ConfigError("policy.name", self.name, problem) from error
 
     def wanted(self, ids: Int64s, coins: Array) -> Float32s:
         """The p that the policy wanted for the kept `ids` with these `coins`, float32 [n]; NaN for those that were not

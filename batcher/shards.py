@@ -12,7 +12,7 @@ from operator import index
 from typing import Any, NamedTuple, Protocol, Self
 
 from batcher.decode import seed_all
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError, raised
 
 log = logging.getLogger(__name__)
 
@@ -200,8 +200,8 @@ def _shard(stream: Any, name: str, count: int, number: int) -> Any:
     asked = f"shard(num_shards={count}, index={number}) of its stream"
     try:
         shard = stream.shard(num_shards=count, index=number)
-    except Exception as error:  # whatever the user's stream raises
-        raise ConfigError("data.name", name, f"{asked} raises {type(error).__name__}: {error}") from error
+    except RAISED as error:  # whatever the user's stream raises
+        raise ConfigError("data.name", name, f"{asked} raises {raised(error)}") from error
     if not hasattr(shard, "__iter__"):
         raise ConfigError("data.name", name, f"{asked} returns a {type(shard).__name__}; needed: a stream")
     return shard
@@ -223,8 +223,8 @@ class Shard:
         self.stateful = hasattr(stream, "state_dict") and hasattr(stream, "load_state_dict")
         try:
             self._beginning = stream.state_dict() if self.stateful else None
-        except Exception as error:  # whatever the user's stream raises
-            problem = f"state_dict() of {what}, not yet begun, raises {type(error).__name__}: {error}"
+        except RAISED as error:  # whatever the user's stream raises
+            problem = f"state_dict() of {what}, not yet begun, raises {raised(error)}"
             raise ConfigError("data.name", name, problem) from error
         self._notes = self.stateful
         self._failed = ""
@@ -243,9 +243,9 @@ class Shard:
             if self._iterator is None:
                 self._iterator = self._begin()
             item = next(self._iterator, END)
-        except Exception as error:  # whatever the user's stream raises; it cannot be asked for the next one
+        except RAISED as error:  # whatever the user's stream raises; it cannot be asked for the next one
             where = f"{self._name}: {self._what} failed at position {self._count}"
-            self._failed = f"{where}: {type(error).__name__}: {error}"
+            self._failed = f"{where}: {raised(error)}"
             raise ValueError(self._failed) from error
         self.place = self.place.after(item)
         if item is END:
@@ -270,7 +270,7 @@ class Shard:
             state = json.loads(json.dumps(self._stream.state_dict(), allow_nan=False))
             if state is None:  # which stands for the beginning
                 raise TypeError("it is None")
-        except Exception as error:  # whatever the user's stream raises
+        except RAISED as error:  # whatever the user's stream raises
             raised = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
             self._notes = False
             self._say(f"is no JSON ({raised}{error})")
@@ -284,8 +284,8 @@ class Shard:
         if self.stateful:
             try:
                 self._stream.load_state_dict(self._beginning if place.state is None else place.state)
-            except Exception as error:  # whatever the user's stream raises
-                problem = f"load_state_dict() of {self._what} raises {type(error).__name__}: {error}"
+            except RAISED as error:  # whatever the user's stream raises
+                problem = f"load_state_dict() of {self._what} raises {raised(error)}"
                 raise ValueError(f"{self._name}: {problem}") from error
         self.place = place._replace(asked=0)
         for _ in range(place.asked):

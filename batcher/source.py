@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from batcher.collate import collated, mark
 from batcher.decode import OUTSIDE, Decoder, kept_random_state
 from batcher.look import look
 from batcher.plugin import Split
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError, raised
 from proto.messages import Kind
 from proto.transport import Layout
 from proto.types import Array, Int64s
@@ -183,12 +183,17 @@ class Source:
         if labels.dtype.kind == "f":
             wrong = ids[~(np.isfinite(labels) & (labels == np.floor(labels)))]
             if len(wrong):
-                self._refuse(f"the label of instance {wrong[0]} is {labels[ids == wrong[0]][0]}, no class number")
+                self.refuse(f"the label of instance {wrong[0]} is {labels[ids == wrong[0]][0]}, no class number")
         return labels.astype(np.int64)
 
     def features(self, ids: Int64s) -> Any:
         """What the split offers as features of `ids`, see `batcher.plugin`; None when it offers none."""
-        return None if self._features is None else self._features(ids)
+        if self._features is None:
+            return None
+        try:
+            return self._features(ids)
+        except RAISED as error:  # whatever the user's data set raises
+            self.refuse(f"its features(ids) raises {raised(error)}")
 
     def classes(self, named: int = 0) -> int:
         """Number of classes: the `named` ones, or the largest label + 1; 0 where labels are no class numbers.
@@ -200,7 +205,7 @@ class Source:
             self._check_targets()
             return 0
         if self.in_order and not named:
-            self._refuse("the classes of a stream cannot be counted; give class_names")
+            self.refuse("the classes of a stream cannot be counted; give class_names")
         labels = None if self.in_order else self.labels(np.arange(self.size))
         if labels is None and not named:
             labels = self._targets = self._read_labels()
@@ -209,7 +214,7 @@ class Source:
         if low < 0 or (named and high >= named):
             wrong, classes = (low if low < 0 else high), f"0 to {named - 1}" if named else "0, 1, ..."
             where = "" if labels is None else f", that of instance {int(np.flatnonzero(labels == wrong)[0])}"
-            self._refuse(f"label {wrong} is none of its classes {classes}{where}; leave it out, or number classes anew")
+            self.refuse(f"label {wrong} is none of its classes {classes}{where}; leave it out, or number classes anew")
         return named or high + 1
 
     def _check_targets(self) -> None:
@@ -219,12 +224,13 @@ class Source:
         labels = np.asarray(self._labels(np.arange(self.size)))
         shape = (self.size, *self.one["targets"][0])
         if labels.shape != shape:
-            self._refuse(f"its labels(ids) have shape {list(labels.shape)}; those of its items {list(shape)}")
+            self.refuse(f"its labels(ids) have shape {list(labels.shape)}; those of its items {list(shape)}")
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
             bad = np.flatnonzero(~np.isfinite(labels.reshape(self.size, -1)).all(axis=1))
-            self._refuse(f"the label of instance {bad[0]} is not finite; leave such instances out ({len(bad)} of them)")
+            self.refuse(f"the label of instance {bad[0]} is not finite; leave such instances out ({len(bad)} of them)")
 
-    def _refuse(self, text: str) -> None:
+    def refuse(self, text: str) -> NoReturn:
+        """Raises a ConfigError that names the data set."""
         raise ConfigError("data.name", self.name, text)
 
     def _read_labels(self) -> Int64s:
@@ -234,7 +240,7 @@ class Source:
         def use(index: int, item: Any) -> None:
             label = collated(self._collate, [item])["targets"][0] if self._collate else item[1]
             if label != label:
-                self._refuse(f"the label of instance {index} is {label}; leave such instances out")
+                self.refuse(f"the label of instance {index} is {label}; leave such instances out")
             labels[index] = label
 
         self._each(use)
@@ -244,14 +250,14 @@ class Source:
         if offered := getattr(self.split, "lengths", None):
             lengths = np.asarray(offered(np.arange(self.size)))
             if lengths.shape != (self.size,) or lengths.dtype.kind not in "iu":
-                self._refuse(f"its lengths(ids) are {lengths.dtype} {list(lengths.shape)}; needed: int64 [{self.size}]")
+                self.refuse(f"its lengths(ids) are {lengths.dtype} {list(lengths.shape)}; needed: int64 [{self.size}]")
             if lengths.min() < 1:
-                self._refuse(f"the length of instance {int(lengths.argmin())} is {lengths.min()}; leave it out")
+                self.refuse(f"the length of instance {int(lengths.argmin())} is {lengths.min()}; leave it out")
             return lengths.astype(np.int64)
         if not self.ragged:
             return None
         if self.in_order:
-            self._refuse("instances of a stream that differ in length need a collate(items) that pads them")
+            self.refuse("instances of a stream that differ in length need a collate(items) that pads them")
         lengths = np.ones(self.size, np.int64)
         self._each(lambda index, item: lengths.__setitem__(index, len(item[0])))
         return lengths
@@ -263,7 +269,7 @@ class Source:
                 use(index, self.split[index])
             except ConfigError:
                 raise
-            except Exception:  # whatever the user's data set raises
+            except RAISED:  # whatever the user's data set raises
                 continue
 
 

@@ -167,12 +167,12 @@ class StreamStore(FeatureStore):
     """Features and class numbers of the instances of a stream at hand, derived when they are first looked at."""
 
     def __init__(self, source: Source, tape: Tape, limit: int) -> None:
-        """Takes the scale from the first instances. Raises ValueError when none of them can be decoded."""
+        """Takes the scale from the first instances. Raises ConfigError when none of them can be read."""
         self.source, self.limit, self._tape = source, limit, tape
         tape.reach(SAMPLE)
         ids, arrays = source.take(np.arange(SAMPLE))
         if not len(ids):
-            raise ValueError(f"{source.name}: none of the first {SAMPLE} instances can be decoded")
+            source.refuse(f"none of its first {SAMPLE} instances can be read")
         self._measure(derived(arrays, limit))
         self._clear(0)
 

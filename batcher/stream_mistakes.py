@@ -10,6 +10,7 @@ from batcher.config import DataConfig
 from batcher.mistakes import Mistake, Seen
 from batcher.readers import Readers
 from batcher.shards import Reading, Shards, Stand, shards_of
+from proto.errors import RAISED, raised
 from proto.types import Array
 
 READ_ELSEWHERE = 16
@@ -31,8 +32,8 @@ def in_stream(name: str, stream: Any, again: Any, seen: Sequence[Seen], seed: in
             other = Shards(stream, name, seed)
             other.go_to(there)
             found = _inputs(there, other)
-        except Exception as error:  # whatever the user's stream raises
-            problem = f"load_state_dict raises {type(error).__name__}: {error}"
+        except RAISED as error:  # whatever the user's stream raises
+            problem = f"load_state_dict raises {raised(error)}"
             yield Mistake(name, problem, "it is given what state_dict() gave, as JSON has it: lists for tuples")
             return
         if not np.array_equal(expected, found):

@@ -11,7 +11,7 @@ from boss.evaluate import Evaluation
 from boss.state import gather, spread
 from boss.step import Preparer, Stepper, named_arrays
 from proto.control import DataSpec
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError, raised
 
 INSTANCES = 2
 """The smallest batch that batch norm can train on."""
@@ -44,18 +44,22 @@ def try_forward(model: nn.Module, config: BossConfig, spec: DataSpec, inputs: Te
     try:
         with torch.no_grad():
             logits = model(inputs, **{name: beside[name] for name in named_arrays(model, spec)})
-    except Exception as error:  # whatever a model raises on inputs it does not fit
-        shape = list(spec.input_shape)
-        raise ConfigError("boss.model", config.model, f"does not fit inputs of shape {shape}: {error}") from error
+    except RAISED as error:  # whatever a model raises on inputs it does not fit
+        problem = f"does not fit inputs of shape {list(spec.input_shape)}: {raised(error)}"
+        if not inputs.is_floating_point():
+            problem += (
+                f" (inputs are {spec.input_dtype}, as token ids are; let the data set give float32 if they are not)"
+            )
+        raise ConfigError("boss.model", config.model, problem) from error
     finally:
         model.train()
     found = list(getattr(logits, "shape", []))
     # What a loss of one's own makes of targets that are no class numbers is its own affair.
     needed = [INSTANCES, spec.classes if spec.classes else "..."]
     if not isinstance(logits, Tensor) or (found != needed if spec.classes else found[:1] != [INSTANCES]):
-        raise ConfigError(
-            "boss.model", config.model, f"returns shape {found} for {INSTANCES} instances; needed: {needed}"
-        )
+        what = f"shape {found}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        problem = f"returns {what} for {INSTANCES} instances; needed: a tensor of shape {needed}"
+        raise ConfigError("boss.model", config.model, problem)
     return logits
 
 
@@ -90,8 +94,8 @@ def _phase(what: str, config: BossConfig) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except Exception as error:  # whatever model, loss or device raise: before training it is the user's to mend
-        reason = f"{type(error).__name__}: {error}"
+    except RAISED as error:  # whatever model, loss or device raise: before training it is the user's to mend
+        reason = raised(error)
         raise ConfigError(
             "boss.model", config.model, f"the {what} failed on {INSTANCES} instances: {reason}"
         ) from error

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from boss.config import LOSSES, BossConfig
 from boss.precision import full
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError, raised
 from proto.resolver import resolve
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -78,8 +78,8 @@ class Criterion:
             raise ConfigError("boss.loss", self.name, text)
         try:
             losses = self.plain(full(logits), targets)
-        except Exception as error:  # whatever the user's loss raises is theirs to read
-            raise ConfigError("boss.loss", self.name, f"failed: {type(error).__name__}: {error}") from error
+        except RAISED as error:  # whatever the user's loss raises is theirs to read
+            raise ConfigError("boss.loss", self.name, f"failed: {raised(error)}") from error
         found, needed = list(getattr(losses, "shape", [])), [len(targets)]
         if not isinstance(losses, Tensor) or found != needed:
             raise ConfigError(

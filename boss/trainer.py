@@ -20,7 +20,7 @@ from proto.config import RunConfig
 from proto.control import DataSpec
 from proto.errors import ConfigError
 from proto.messages import Value
-from proto.resolver import build, resolve
+from proto.resolver import make
 
 Recorder = Callable[[str, dict[str, Value]], None]
 
@@ -174,7 +174,7 @@ class Trainer:
 
 def _model(config: BossConfig, spec: DataSpec) -> nn.Module:
     """The model that `boss.model` names; raises ConfigError."""
-    model = build("boss.args", resolve("boss.model", config.model, MODELS), {"spec": spec}, config.args)
+    model = make("boss.model", config.model, MODELS, {"spec": spec}, config.args)
     if not isinstance(model, nn.Module):
         raise ConfigError("boss.model", config.model, f"returned a {type(model).__name__}; needed: a torch.nn.Module")
     return model

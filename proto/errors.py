@@ -1,8 +1,17 @@
 """The two errors a user can meet, both a `ValueError` with one line that says what, where and what to do."""
 
 import difflib
+import sysconfig
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Self
+
+RAISED = (Exception, SystemExit)
+"""What a user's code may raise: one that ends its script must not end a worker without a word."""
+OURS = [f"{Path(__file__).parents[1]}/{name}/" for name in ("proto", "batcher", "boss", "assistant", "autoassist")]
+NOT_THEIRS = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), *OURS)
+"""How the names of files begin in which no user looks for a mistake."""
 
 
 class ConfigError(ValueError):
@@ -25,6 +34,14 @@ class Refused(ValueError):
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
         self.kind = kind
+
+
+def raised(error: BaseException) -> str:
+    """What a user's code raised, in one line: type, text, and the last line of the user's that led there."""
+    text = f"{type(error).__name__}: {error}"
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    theirs = [(file, line) for file, line in places if not file.startswith(NOT_THEIRS)]
+    return f"{text} ({Path(theirs[-1][0]).name}, line {theirs[-1][1]})" if theirs else text
 
 
 def nearest(word: str, known: Iterable[str], before: str = "") -> str:

@@ -22,7 +22,7 @@ import zmq
 from proto.codec import Codec
 from proto.config import RunConfig, RunInfo, Section, read_toml
 from proto.control import Beat, Done, Failed, Hello, Record, Release, Start, Stop, Welcome
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError
 from proto.messages import Message, Role, Value
 from proto.parent import outlive_sigterm
 from proto.sockets import ALIVE, Port, check_socket_dir, has_writer, refusals
@@ -55,7 +55,7 @@ class Worker:
     def __init__(self, role: Role, run_dir: Path) -> None:
         """Raises ConfigError when `run_dir` is not the directory of a run under way."""
         self.role: Role = role
-        self.run_dir = run_dir
+        self.run_dir = run_dir.absolute()  # the user's code may change the working directory
         self.info = RunInfo.load(run_dir)
         self.sections, self._digest = read_toml(run_dir / "config.toml")
         try:
@@ -286,7 +286,7 @@ def run_worker(role: Role, body: Callable[[Worker], None]) -> int:
         log.error("%s", error)
         worker.last_words(worker.failed("config", str(error)))
         return 2
-    except Exception as error:  # the outermost loop of the process: everything ends in the log and in one line
+    except RAISED as error:  # the outermost loop of the process: everything ends in the log and in one line
         log.exception("crashed")
         worker.last_words(worker.failed("crash", traceback.format_exception_only(error)[-1].strip()))
         return 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from proto.errors import ConfigError, nearest
+from proto.errors import RAISED, ConfigError, nearest, raised
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,23 @@ def build(key: str, call: Any, offered: Mapping[str, Any], args: Mapping[str, An
     return call(**passed)
 
 
+def make(
+    key: str, name: str, builtins: Mapping[str, Builtin], offered: Mapping[str, Any], args: Mapping[str, Any]
+) -> Any:
+    """What the callable that `key` names as `name` returns; the rest as `resolve` and `build`, of `args` in the same
+    section of the configuration.
+
+    Raises ConfigError also for whatever the callable raises.
+    """
+    call = resolve(key, name, builtins)
+    try:
+        return build(f"{key.partition('.')[0]}.args", call, offered, args)
+    except ConfigError:
+        raise
+    except RAISED as error:  # whatever the user's callable raises
+        raise ConfigError(key, name, f"making it failed: {raised(error)}") from error
+
+
 def _load(key: str, name: str, place: str) -> ModuleType:
     try:
         if not place.endswith(".py"):
@@ -141,5 +158,5 @@ def _load(key: str, name: str, place: str) -> ModuleType:
         return module
     except ModuleNotFoundError as error:
         raise ConfigError(key, name, f"no module {error.name!r}; install it, or check the name") from None
-    except (Exception, SystemExit) as error:  # whatever the user's module raises while it is imported is theirs to read
-        raise ConfigError(key, name, f"importing {place} failed: {type(error).__name__}: {error}") from error
+    except RAISED as error:  # whatever the user's module raises while it is imported is theirs to read
+        raise ConfigError(key, name, f"importing {place} failed: {raised(error)}") from error

@@ -16,6 +16,7 @@ import zmq
 
 from proto.channels import CHANNELS, Party
 from proto.codec import MAX_FRAMES, Codec
+from proto.disk import reason
 from proto.errors import ConfigError, Refused
 from proto.messages import Message
 
@@ -29,8 +30,12 @@ ALIVE = "alive"
 
 
 def make_socket_dir() -> Path:
-    """A new private directory for the sockets of one run, named so that `sweep` knows it."""
-    path = Path(tempfile.mkdtemp(prefix=f"aa-{os.getuid()}-"))
+    """A new private directory for the sockets of one run, named so that `sweep` knows it. Raises ConfigError."""
+    try:
+        path = Path(tempfile.mkdtemp(prefix=f"aa-{os.getuid()}-"))
+    except OSError as error:
+        problem = f"no directory for the sockets can be made: {reason(error)}; name a folder that can be written to"
+        raise ConfigError("TMPDIR", os.environ.get("TMPDIR", ""), problem) from None
     if len(str(path / "control")) + 8 > IPC_PATH_LIMIT:
         path.rmdir()
         raise ConfigError("TMPDIR", tempfile.gettempdir(), "too long for ipc sockets; set a shorter one")
@@ -39,7 +44,11 @@ def make_socket_dir() -> Path:
 
 def sweep() -> None:
     """Removes what runs left behind that were killed with all their workers: directories whose FIFO has no writer."""
-    for path in Path(tempfile.gettempdir()).glob(f"aa-{os.getuid()}-*"):
+    try:
+        folder = Path(tempfile.gettempdir())
+    except OSError:
+        return  # there is none that could be written to
+    for path in folder.glob(f"aa-{os.getuid()}-*"):
         try:
             check_socket_dir(path)
             fifo = os.open(path / ALIVE, os.O_RDONLY | os.O_NONBLOCK)

@@ -58,6 +58,23 @@ def test_the_exit_code_is_the_supervisors_and_the_summary_is_kept(code, ending, 
     assert (summary["exit_code"], summary["exit_reason"], summary["name"]) == (code, "why it ended", "r")
 
 
+def test_a_signal_that_comes_when_the_weights_are_written_leaves_the_run_complete(
+    ending, settings, console, tmp_path, monkeypatch
+):
+    ending(143, "stopped by SIGTERM")
+    stopped = module.Supervisor.run
+
+    def run(self):
+        (tmp_path / "runs" / "r" / "model.safetensors").write_bytes(b"")
+        return stopped(self)
+
+    monkeypatch.setattr(module.Supervisor, "run", run)
+    assert launch(settings("run.name=r"), console) == 0
+    summary = json.loads((tmp_path / "runs" / "r" / "summary.json").read_text())
+    assert (summary["exit_code"], summary["exit_reason"]) == (0, "the budget is used up")
+    assert "SIGTERM" not in console.file.getvalue()
+
+
 def test_what_the_user_can_mend_leaves_no_run_directory(ending, settings, console, tmp_path):
     ending(2, "boss.model = 'x': no")
     with pytest.raises(ConfigError, match=r"^boss\.model = 'x': no$"):
@@ -135,6 +152,17 @@ def test_a_run_that_exists_is_left_alone(settings, console, tmp_path):
     with pytest.raises(ConfigError, match=r"run\.name = 'r': .*exists already"):
         launch(settings("run.name=r"), console)
     assert [path.name for path in (tmp_path / "runs" / "r").iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_of_a_run_that_was_cut_off_it_is_said_how_to_go_on(complete, settings, console, tmp_path):
+    run_dir = tmp_path / "runs" / "r"
+    (run_dir / "checkpoints").mkdir(parents=True)
+    if complete:
+        (run_dir / "model.safetensors").touch()
+    with pytest.raises(ConfigError, match=r"exists already") as caught:
+        launch(settings("run.name=r"), console)
+    assert (f"autoassist launch --resume {run_dir}" in str(caught.value)) is not complete
 
 
 def test_a_read_only_place_for_run_directories_is_a_configuration_error(settings, console):

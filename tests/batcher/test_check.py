@@ -4,8 +4,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import mistaken
 import numpy as np
@@ -28,6 +29,7 @@ FOUND = {
     "object": ("wrong dtype: the input of instance 0 is a object array", "array or tensor of numbers"),
     "mixed dtypes": ("wrong dtype: inputs are float32 and int64", "the same"),
     "not finite": ("the input of instance 0 is not finite", "what is missing"),
+    "too large": ("the input of instance 0 is not finite as float32", "scale what is too large"),
     "shapes": ("different shapes: [2, 3] and [2, 4]", "crop, resize or pad"),
     "ragged": ("ragged without lengths: inputs have 1 to 3 positions", "offer lengths(ids)"),
     "short lengths": ("lengths(ids) says 1 of instance 1, which is [2]", "or more"),
@@ -132,6 +134,47 @@ def test_images_without_mean_and_deviation_are_noted_with_what_they_would_be(mon
     assert any("mean=[0.5, 0.2], std=[0.5, 0.0] by the 12 instances" in note for note in found.notes)
     found = check(DataConfig(name="mistaken:images", args={"mean": (0.5, 0.2)}), 4, 0)
     assert not any("mean=" in note for note in found.notes)
+
+
+class Numbered:
+    """Instance i of class `of(i)`, which is known of all of them, or only of those that are read."""
+
+    def __init__(self, size: int, of: Callable[[int], int], known: bool) -> None:
+        self.size, self.of = size, of
+        if known:
+            self.targets = [of(i) for i in range(size)]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> tuple[object, int]:
+        return np.zeros(3, np.float32), self.of(index)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "names", "notes"),
+    [
+        ((300, lambda i: i % 100, True), None, "", []),
+        ((300, lambda i: i % 100, False), None, "", []),
+        ((300, lambda i: i % 3 * 2, True), None, "", ["classes without an instance to train on: 1, 3"]),
+        ((90, lambda i: i % 2, True), (9, lambda i: i % 3, True), "", ["classes without an instance to train on: 2"]),
+        ((90, lambda i: i % 2, True), None, "abc", ["classes without an instance to train on: 2 (c)"]),
+        (
+            (300, lambda i: i % 3 + 1, False),
+            None,
+            "",
+            ["no instance looked at is of class 0, where class numbers begin"],
+        ),
+    ],
+)
+def test_classes_that_nothing_can_be_trained_of_are_noted_where_they_are_known(
+    train: tuple[Any, ...], test: tuple[Any, ...] | None, names: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = Data(Numbered(*train), test and Numbered(*test), class_names=names)
+    monkeypatch.setattr(mistaken, "numbered", lambda: data, raising=False)
+    monkeypatch.setattr(checking, "_draw", lambda *_: None)
+    found = check(DataConfig(name="mistaken:numbered"), 4, 0).notes
+    assert [note[:50] for note in found if "train on" in note or "class 0" in note] == [note[:50] for note in notes]
 
 
 class Stream:

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 from batcher.datasets.arrays import ArraySplit
 from batcher.features import FeatureStore, hashed, pool
 from batcher.source import Source
+from proto.errors import ConfigError
 
 RNG = np.random.default_rng(0)
 
@@ -175,3 +178,14 @@ def test_arrays_in_memory_are_known_before_they_are_visited() -> None:
     np.testing.assert_allclose(features, inputs[[6, 1]] * store.scale, rtol=1e-2, atol=1e-3)
     assert labels.tolist() == [6, 1]
     assert known.all()
+
+
+@pytest.mark.parametrize("shape", [lambda n: (n + 1, 4), lambda n: (n, n)], ids=["too many", "of another width"])
+def test_features_of_another_shape_name_the_data_set(shape: Callable[[int], tuple[int, int]]) -> None:
+    class Split(ArraySplit):
+        def features(self, ids: np.ndarray) -> np.ndarray:
+            return np.zeros(shape(len(ids)), np.float32)
+
+    source = Source(Split(np.zeros((20, 3), np.float32), np.arange(20) % 2), "toy")
+    with pytest.raises(ConfigError, match=r"^data\.name = 'toy': its features\(ids\) are .* needed: \[n, D\]"):
+        FeatureStore(source, 256, 0).get(np.arange(3))

@@ -85,7 +85,10 @@ def test_a_callable_may_return_a_split_a_pair_or_data(plugin: str) -> None:
     [
         ("number", r"data\.name = .*:number'.*train split is a int; needed: __len__, __getitem__"),
         ("empty", r"data\.name = .*:empty'.*test split is empty; check"),
-        ("raising", r"data\.name = .*:raising': loading it failed: FileNotFoundError: no file none\.bin$"),
+        (
+            "raising",
+            r"data\.name = .*:raising': loading it failed: FileNotFoundError: no file none\.bin \(plugin\.py, line",
+        ),
         ("lacking", r"data\.name = .*:lacking': needs the package 'no_such_package'; install it"),
         ("Refusing", r"data\.name = .*:Refusing': loading it failed: RuntimeError: the server is away"),
     ],
@@ -135,6 +138,7 @@ class Items:
     ("item", "text"),
     [
         (5, "no pairs"),
+        ((np.zeros((0, 4)), 1), r"the input of an item has shape \[0, 4\]: it is empty"),
         ((1, 2, 3), "no pairs"),
         (("text", 0), "an item is"),
         ((np.ones(2), None), "an item is"),

@@ -10,6 +10,7 @@ from batcher.policies import Assist, AutoAssist
 from batcher.selector import Selector
 from batcher.source import Source
 from proto import scorer
+from proto.errors import ConfigError
 from proto.learning import Weights
 from proto.ledger import Ledger
 
@@ -138,6 +139,37 @@ def test_the_policy_is_told_the_progress(selector: Selector) -> None:
     [progress] = seen
     assert (progress.trained, progress.total, progress.passes) == (40, 100, 3)
     assert (progress.mean_loss, progress.confidence) == (2.0, 1.0)
+
+
+def nothing_but_p(candidates: Any) -> Any:
+    return np.ones(len(candidates), np.float32)
+
+
+def shape_of_three(candidates: Any) -> Any:
+    return np.ones(3), np.ones(3)
+
+
+def p_not_finite(candidates: Any) -> Any:
+    return np.full(len(candidates), np.nan), np.ones(len(candidates))
+
+
+def misspelt(candidates: Any) -> Any:
+    return candidates.last_los
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        (nothing_but_p, r"raises ValueError: .*; needed: p and w, float32 \[n\] each"),
+        (shape_of_three, r"returned p with shape \[3\] for 4 candidates; needed: finite float32 \[n\]"),
+        (p_not_finite, "returned p with one that is not finite for 4 candidates"),
+        (misspelt, "raises AttributeError: 'Candidates' object has no attribute 'last_los'"),
+    ],
+)
+def test_a_policy_that_does_not_answer_is_named_before_training(policy: Any, problem: str) -> None:
+    store = FeatureStore(Source(numbered(SIZE).train, "toy"), 256, 0)
+    with pytest.raises(ConfigError, match=rf"^policy\.name = './mine\.py:Mine': {problem}"):
+        Selector(store, policy, CLASSES, name="./mine.py:Mine").try_out()
 
 
 def gated(selecting: bool) -> Selector:

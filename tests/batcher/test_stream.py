@@ -242,16 +242,23 @@ def test_its_randomness_depends_on_the_position_alone() -> None:
 
 
 class Failing(Numbers):
+    error: Exception | SystemExit = OSError("the line is dead")
+
     def item(self, k: int) -> Any:
         if k == 300:
-            raise OSError("the line is dead")
+            raise self.error
         return super().item(k)
+
+
+class Exiting(Failing):
+    error = SystemExit("no more")
 
 
 @pytest.mark.parametrize(
     ("stream", "text"),
     [
         (Failing(), "toy: the stream failed at position 300: OSError: the line is dead"),
+        (Exiting(), "toy: the stream failed at position 300: SystemExit: no more"),
         (Numbers(0), "toy: the stream gave no instance when it was begun at position 0"),
         (iter([Numbers().item(k) for k in range(300)]), "toy: the stream gave no instance when it was begun at posi"),
     ],

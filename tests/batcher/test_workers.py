@@ -173,8 +173,9 @@ def test_an_item_that_seldom_draws_gets_what_its_own_seed_gives(draw, raises):
             try:
                 expected[index] = DrawsSeldom(60, raises, draw)[index][0].tolist()
             except OSError as error:
-                expected_errors[index] = f"OSError: {error}"
-    assert errors == expected_errors
+                expected_errors[index] = f"OSError: {error} (test_workers.py, line "
+    assert errors.keys() == expected_errors.keys()
+    assert all(error.startswith(expected_errors[index]) for index, error in errors.items())
     assert bool(errors) == raises
     assert {index: row for index, row in found.items() if index not in errors} == expected
     assert late.read == [*range(61), *range(60, 200)]  # read again where the first one drew, and never after
@@ -204,6 +205,14 @@ def test_instances_that_cannot_be_decoded_are_skipped_and_listed(make_core, work
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+def test_an_instance_that_ends_its_script_is_skipped_like_any_other(make_core, workers):
+    core = make_core(workers, exits=[5])
+    assert 5 not in content(core)[0]
+    assert core.metrics()["skipped_errors"].startswith("5: SystemExit: 3")
+    assert not workers or core.pool.replaced == 0
+
+
+@pytest.mark.parametrize("workers", [0, 1])
 def test_more_than_max_bad_end_the_run_with_one_line(make_core, workers):
     core = make_core(workers, bad=[1, 2, 3], max_bad=2)
     with pytest.raises(ConfigError) as raised:
@@ -222,6 +231,21 @@ def test_bad_instances_of_an_evaluation_split_are_left_out_and_counted_once(make
     assert all((batch.arrays["inputs"][:, 0] == batch.ids).all() for batch in found)
     assert core.metrics()["skipped"] == 2
     assert "0 of the test split" in core.metrics()["skipped_errors"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (
+            {"bad_test": list(range(8, 16))},
+            "no instance of a batch of its test split can be used: 15 of the test split",
+        ),
+        ({"bad": list(range(40))}, "none of the first 16 items of a split can be read: OSError: image 0 is truncated"),
+    ],
+)
+def test_where_nothing_is_left_of_a_split_the_data_set_is_named(make_core, bad, problem):
+    with pytest.raises(ConfigError, match=f"^data.name = 'toy': {problem}"):
+        batches(make_core(**bad, labels=False, eval_every=1.0))
 
 
 def test_an_instance_that_kills_its_process_twice_is_skipped(make_core, caplog):

@@ -34,6 +34,9 @@ def no_tensor(spec):
             return "logits"
     return Model()
 
+def raising(spec):
+    return {}["width"]
+
 def number(spec):
     return 5
 
@@ -167,9 +170,10 @@ def test_a_lazy_model_is_trained() -> None:
 @pytest.mark.parametrize(
     ("model", "text"),
     [
-        ("wrong_shape", r"returns shape \[2, 4\] for 2 instances; needed: \[2, 3\]"),
+        ("wrong_shape", r"returns shape \[2, 4\] for 2 instances; needed: a tensor of shape \[2, 3\]"),
         ("does_not_fit", r"does not fit inputs of shape \[6\]"),
-        ("no_tensor", r"returns shape \[\] for 2 instances; needed: \[2, 3\]"),
+        ("no_tensor", r"returns a str for 2 instances; needed: a tensor of shape \[2, 3\]"),
+        ("raising", r"making it failed: KeyError: 'width' \(models\.py, line \d+\)"),
         ("number", r"returned a int; needed: a torch\.nn\.Module"),
     ],
 )

@@ -84,7 +84,7 @@ class Raising:
     ("raised", "reason"),
     [
         ("ArithmeticError('planned')", "batcher crashed: ArithmeticError: planned"),
-        ("SystemExit(3)", "batcher ended with exit code 3"),
+        ("SystemExit(3)", "batcher crashed: SystemExit: 3"),
     ],
 )
 def test_batcher_that_raises_once_is_started_again(raised, reason, start_run, tmp_path):
@@ -115,7 +115,7 @@ if sys.orig_argv[2:3] == ["assistant"] and not os.path.exists("raised"):
     ("raised", "reason"),
     [
         ("ArithmeticError('planned')", "assistant crashed: ArithmeticError: planned"),
-        ("SystemExit(3)", "assistant ended with exit code 3"),
+        ("SystemExit(3)", "assistant crashed: SystemExit: 3"),
     ],
 )
 def test_assistant_that_raises_once_is_started_again(raised, reason, start, tmp_path):

@@ -59,7 +59,7 @@ def test_an_item_of_a_data_set_that_raises_late(start_endless, tmp_path):
     assert run.wait(40) == 75, run.stdout + run.stderr
     reason = run.summary()["exit_reason"]
     assert reason.startswith("batcher.max_bad = 100: ")
-    assert "ArithmeticError: planned failure of an item; mend the data, or allow more" in reason
+    assert "ArithmeticError: planned failure of an item (items.py, line 14); mend the data, or allow more" in reason
     assert reason in run.stdout
     assert "Traceback" not in run.stdout + run.stderr
     assert run.left() == []
@@ -70,5 +70,5 @@ def test_user_code_that_exits_is_a_failure_and_what_was_trained_is_kept(start_en
     (tmp_path / "net.py").write_text(FAILING_MODEL.replace("raise ArithmeticError(", "raise SystemExit(2) # ("))
     run = start_endless("boss.model=./net.py:build")
     assert run.wait(40) == 1, run.stdout + run.stderr
-    assert run.summary()["exit_reason"] == "boss ended with exit code 2"
+    assert run.summary()["exit_reason"] == "boss crashed: SystemExit: 2"
     assert run.left() == []

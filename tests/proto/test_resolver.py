@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from proto.errors import ConfigError
-from proto.resolver import Builtin, Registry, build, check_name, resolve
+from proto.resolver import Builtin, Registry, build, check_name, make, resolve
 
 BUILTINS = {
     "digits": Builtin("json:loads", "a stand-in"),
@@ -83,7 +83,7 @@ def test_what_is_not_callable_is_refused(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "text"),
-    [("raise RuntimeError('no licence')", "RuntimeError: no licence"), ("def f(:", "SyntaxError")],
+    [("raise RuntimeError('no licence')", "RuntimeError: no licence (broken.py, line 1)"), ("def f(:", "SyntaxError")],
 )
 def test_the_users_own_import_error_is_shown(here: Path, source: str, text: str) -> None:
     (here / "broken.py").write_text(source)
@@ -115,6 +115,16 @@ def test_arguments_that_do_not_fit_are_refused_with_those_that_do() -> None:
 
 def test_a_callable_that_does_not_show_its_arguments_is_called_with_the_users() -> None:
     assert build("data.args", dict, {"root": "here"}, {"a": 1}) == {"a": 1}
+
+
+def test_what_a_callable_raises_is_said_with_its_line_and_arguments_that_do_not_fit_with_theirs(here: Path) -> None:
+    (here / "made.py").write_text("import json\n\ndef data(width=1):\n    return json.loads('[' * width)\n")
+    with pytest.raises(
+        ConfigError, match=r"^data\.name = '\./made\.py:data': making it failed: .*\(made\.py, line 4\)$"
+    ):
+        make("data.name", "./made.py:data", BUILTINS, {}, {})
+    with pytest.raises(ConfigError, match=r"^data\.args = "):
+        make("data.name", "./made.py:data", BUILTINS, {}, {"widht": 4})
 
 
 def distribution(folder: Path, name: str, entry: str, summary: str = "") -> None:

@@ -16,6 +16,7 @@ from proto.batches import Batch, Credit
 from proto.channels import CHANNELS
 from proto.codec import Codec
 from proto.control import Hello, Ready
+from proto.errors import ConfigError
 from proto.learning import Losses
 from proto.messages import Message
 from proto.sockets import ALIVE, Port, check_socket_dir, has_writer, make_socket_dir, sweep
@@ -178,6 +179,16 @@ def test_a_temporary_folder_too_long_for_sockets_is_refused_without_a_trace(
     with pytest.raises(ValueError, match="TMPDIR"):
         make_socket_dir()
     assert list(deep.iterdir()) == []
+
+
+def test_where_no_temporary_folder_can_be_written_to_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    sweep()
+    with pytest.raises(ConfigError, match=r"^TMPDIR = .*: no directory for the sockets can be made: No usable"):
+        make_socket_dir()
 
 
 def test_a_folder_others_can_enter_is_refused(tmp: Path) -> None:

@@ -21,11 +21,12 @@ class Split:
         self,
         bad: Sequence[int] = (),
         killers: Sequence[int] = (),
+        exits: Sequence[int] = (),
         log: str = "",
         labels: bool = True,
         torch: bool = False,
     ):
-        self.bad, self.killers, self.log, self.torch = set(bad), set(killers), log, torch
+        self.bad, self.killers, self.exits, self.log, self.torch = set(bad), set(killers), set(exits), log, torch
         if labels:
             self.targets = np.arange(SIZE) % 3
 
@@ -38,6 +39,8 @@ class Split:
                 log.write(f"{os.getpid()} {index}\n")
         if index in self.bad:
             raise OSError(f"image {index} is truncated")
+        if index in self.exits:
+            sys.exit(3)
         if index in self.killers:
             os.kill(os.getpid(), signal.SIGKILL)
         drawn = [random.random(), np.random.random(), 0.0]  # noqa: NPY002 (what transforms draw from)

@@ -64,6 +64,7 @@ MADE: dict[str, Callable[[], Split]] = {
     "object": lambda: Split(lambda index: (np.array([None]), 0)),
     "mixed dtypes": lambda: Split(lambda index: (vector(index).astype(("f4", "i8")[index % 2]), 0)),
     "not finite": lambda: Split(lambda index: (np.where(index, vector(index), np.float32("nan")), 0)),
+    "too large": lambda: Split(lambda index: (np.full(3, 1e39), 0)),
     "shapes": lambda: Split(lambda index: (np.ones((2, 3 + index % 2)), 0)),
     "ragged": lambda: Split(lambda index: (np.ones(1 + index % 3), 0)),
     "ragged, with lengths": lambda: Split(lambda index: (np.ones(1 + index % 3), 0), lengths=lambda ids: 1 + ids % 3),
