@@ -51,6 +51,19 @@ def test_a_model_that_raises_in_training(start_endless, tmp_path):
     run = start_endless("boss.model=./net.py:build")
     assert_told(run, "boss", "ArithmeticError: planned failure in call 20")
     assert 0 < run.summary()["optimizer_steps"] < 20
+    report = (run.run_dir / "crash.txt").read_text()
+    for part in ("boss crashed: ArithmeticError: planned failure", "Traceback", "MemAvailable", "/dev/shm:", "torch ",
+                 'model = "./net.py:build"'):  # fmt: skip
+        assert part in report
+
+
+def test_a_model_that_cannot_be_made(start_endless, tmp_path):
+    (tmp_path / "net.py").write_text("def build(spec):\n    raise ArithmeticError('planned failure')\n")
+    run = start_endless("boss.model=./net.py:build")
+    assert run.wait(40) == 2
+    problem = "boss.model = './net.py:build': making it failed: ArithmeticError: planned failure (net.py, line 2)"
+    assert problem in run.stderr
+    assert not run.run_dir.exists()
 
 
 def test_an_item_of_a_data_set_that_raises_late(start_endless, tmp_path):
