@@ -41,11 +41,11 @@ def test_two_runs_in_one_directory_ctrl_c_twice_and_what_status_says_meanwhile(s
 
 @pytest.mark.slow
 def test_everything_suspended_is_no_false_alarm(start_run):
-    run = start_run("run.budget=30", "boss.model=linear", "boss.threads=1", "run.hang_s=1")
+    run = start_run("run.budget=30", "boss.model=linear", "boss.threads=1", "run.hang_s=3")
     pids = [run.process.pid, *run.training(0.3).values()]
     for pid in pids:
         run.kill(pid, signal.SIGSTOP)
-    time.sleep(5)
+    time.sleep(8)
     for pid in pids:
         run.kill(pid, signal.SIGCONT)
     assert run.wait() == 0, run.stdout
