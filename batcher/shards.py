@@ -271,9 +271,9 @@ class Shard:
             if state is None:  # which stands for the beginning
                 raise TypeError("it is None")
         except RAISED as error:  # whatever the user's stream raises
-            raised = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+            kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
             self._notes = False
-            self._say(f"is no JSON ({raised}{error})")
+            self._say(f"is no JSON ({kind}{error})")
             return
         self.place = Place(state, self._count, self._walk)
 

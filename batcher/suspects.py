@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from batcher.selector import Selector
+from proto.errors import RAISED
 from proto.ledger import stays_high
 from proto.types import Bools, Int64s
 
@@ -57,6 +58,5 @@ def write(path: Path, selector: Selector, class_names: Sequence[str], describe: 
 def _said(describe: Callable[[int], object], index: int) -> object:
     try:
         return describe(index)
-    # Whatever the user's data set raises: without a word on it the instance is a suspect all the same.
-    except Exception:
+    except RAISED:  # whatever the user's data set raises: without a word on it the instance is a suspect all the same
         return ""
