@@ -2,15 +2,15 @@
 
 import os
 
-from autoassist.ranks import Ranks
+from autoassist.ranks import Alone, Ranks
 from autoassist.service import Service
 
 
 class Held:
-    """The data set's descriptor, the service, and the group of several ranks. They lie apart from the loader, so that
+    """The data set's descriptor, the service, and what the ranks hold. They lie apart from the loader, so that
     they can be given back when that is collected."""
 
-    def __init__(self, descriptor: int | None, ranks: Ranks | None) -> None:
+    def __init__(self, descriptor: int | None, ranks: Alone | Ranks) -> None:
         self.descriptor, self._ranks, self._owner = descriptor, ranks, os.getpid()
         self.service: Service | None = None
 
@@ -34,5 +34,4 @@ class Held:
                 self.service.close()
             if self.descriptor is not None:
                 os.close(self.descriptor)
-            if self._ranks is not None:
-                self._ranks.close()
+            self._ranks.close()

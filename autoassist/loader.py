@@ -20,7 +20,6 @@ from autoassist.held import Held
 from autoassist.reports import Missing, check, mean
 from autoassist.service import Service
 from batcher.handed import NAME
-from boss.outlet import LossOutlet
 from proto.control import DataSpec
 from proto.errors import ConfigError
 from proto.structure import PAIR
@@ -87,13 +86,13 @@ class Loader:
         if self._run_dir is not None and self._run_dir.exists() and any(self._run_dir.iterdir()):
             raise ConfigError("run_dir", str(run_dir), "is not empty; name a new folder")
         self._ranks = ranks.present()
-        if self._ranks and deterministic and checked(tables).run.lag < self._ranks.count:
+        if deterministic and checked(tables).run.lag < self._ranks.count:
             raise ConfigError(
                 "run.lag", tables["run"].get("lag"), f"there are {self._ranks.count} ranks; at least that"
             )
-        first = self._ranks is None or self._ranks.rank == 0
-        self._held = Held(hand_over(train_set, factory, classes) if first else None, self._ranks)
-        tables["data"]["args"] = {"descriptor": -1 if self._held.descriptor is None else self._held.descriptor}
+        descriptor = None if self._ranks.rank else hand_over(train_set, factory, classes)
+        self._held = Held(descriptor, self._ranks)
+        tables["data"]["args"] = {"descriptor": -1 if descriptor is None else descriptor}
         self._settings: Settings = checked(tables)
         self._pin = torch.cuda.is_available() if pin_memory is None else pin_memory
         self._end = weakref.finalize(self, self._held.close)
@@ -140,11 +139,12 @@ class Loader:
         """
         check(batch, losses)
         ticket = batch.ticket
-        outlet, step = self._outlet()
+        self._held.require_own()
+        outlet = None if self._spec is None else self._ranks.outlet(self._held.service)
         if not ticket.reported and outlet is not None:
             ticket.reported = True
             self._missing.reported()
-            outlet.report(ticket.message, step, losses)
+            outlet.report(ticket.message, self._batches, losses)
         return mean(losses, batch.weights if ticket.weighted else None) * ticket.share
 
     def _next(self) -> Batch | None:
@@ -159,36 +159,21 @@ class Loader:
         if self._complete:
             return None
         service = self._start()
-        if self._ranks is not None:
-            message, share = self._ranks.next(service)
-        else:
-            assert service is not None, "a process alone has the service"
-            message, share = service.next(), 1.0
+        message, share = self._ranks.next(service)
         if message is None:
             self._complete = True
             return None
         batch = own(message, self._structure, share, pinned=self._pin)
-        if service is not None and self._ranks is None:  # those of several ranks are copies
-            service.release(message)
+        self._ranks.release(service, message)
         if self._settings.policy.name != "uniform":
             self._missing.taken()
         return batch
-
-    def _outlet(self) -> tuple[LossOutlet | None, int]:
-        """Where reports go, if there is anybody to take them, and the step they are of."""
-        self._held.require_own()
-        service = self._held.service
-        if service is not None and service.running:
-            return service.outlet, service.account.batches
-        if self._ranks is not None and self._ranks.rank and self._spec is not None:
-            return self._ranks.outlet, self._ranks.trained // self._settings.batcher.batch_size
-        return None, 0
 
     # -- where it stands
 
     def __len__(self) -> int:
         """Batches of the whole budget: those that a loop takes from the beginning."""
-        return self.spec.train_batches // (self._ranks.count if self._ranks else 1)
+        return self.spec.train_batches // self._ranks.count
 
     @property
     def steps_total(self) -> int:
@@ -210,16 +195,15 @@ class Loader:
 
     @property
     def _trained(self) -> int:
-        if self._held.service is not None:
-            return self._held.service.account.trained
-        if self._ranks is not None and self._ranks.rank:
-            return self._ranks.trained
-        return self._trained_before
+        """Instances that all ranks were given."""
+        service = self._held.service
+        return self._ranks.trained if service is None else service.account.trained
 
     @property
-    def _trained_before(self) -> int:
-        """Instances that the loop had trained when its state was taken."""
-        return int(self._state["account"]["trained"]) if self._state else 0
+    def _batches(self) -> int:
+        """The step that a report is of."""
+        service = self._held.service
+        return self._trained // self._settings.batcher.batch_size if service is None else service.account.batches
 
     def stats(self) -> dict[str, Any]:
         """How it goes: what was trained, considered and kept, who waited, and what the Assistant says of itself.
@@ -240,7 +224,7 @@ class Loader:
         """
         self._held.require_own()
         run = self._settings.run
-        if self._ranks is not None and self._spec is not None and not self._complete:
+        if self._spec is not None and not self._complete:
             self._ranks.collect(self._held.service)
         state: dict[str, Any] = {"version": STATE_VERSION, "seed": run.seed, "stream": self._state}
         service = self._held.service
@@ -267,8 +251,7 @@ class Loader:
         self._spec = None
         self._state, self._complete = state["stream"], False
         self._missing.reported()
-        if self._ranks is not None:
-            self._ranks.trained = self._trained_before
+        self._ranks.trained = int(self._state["account"]["trained"]) if self._state else 0
 
     # -- start and end
 
@@ -278,26 +261,17 @@ class Loader:
         if self._closed:
             raise RuntimeError("the loader is closed")
         if self._held.service is None and self._held.descriptor is not None:
-            self._held.service = self._made()
+            try:
+                self._held.service = Service(self._settings, self._run_dir, self._state)
+            except Exception as error:
+                self._ranks.fail(error)
+                raise
             self._spec = None
         service = self._held.service
         if self._spec is None:
-            if self._ranks is not None:
-                spec = self._ranks.spec(service)
-            else:
-                assert service is not None, "a process alone has the service"
-                spec = service.spec
-            self._spec = spec
+            self._spec = spec = self._ranks.spec(service)
             self._structure = json.loads(spec.structure) if spec.structure else PAIR
         return service
-
-    def _made(self) -> Service:
-        try:
-            return Service(self._settings, self._run_dir, self._state)
-        except Exception as error:
-            if self._ranks is not None:
-                self._ranks.fail(error)
-            raise
 
     def close(self) -> None:
         """Ends Batcher and Assistant, if they run, and waits for that: about a second. Closing twice does nothing."""

@@ -1,9 +1,9 @@
-"""One stream of batches for several processes that train one model (DDP).
+"""One stream of batches for the process that trains alone, or for several that train one model (DDP).
 
-Rank 0 has the service. Batch k of the stream goes to rank k mod R, so the ranks together take R batches for one step.
-All that passes between them goes through a gloo group of our own, in `next`, which all ranks call together anyway; as
-the messages that it would be elsewhere, so nothing is unpickled. All ranks stop at the same step: the fewer than R
-batches that may be left then are not trained.
+Of several, rank 0 has the service. Batch k of the stream goes to rank k mod R, so the ranks together take R batches for
+one step. All that passes between them goes through a gloo group of our own, in `next`, which all ranks call together
+anyway; as the messages that it would be elsewhere, so nothing is unpickled. All ranks stop at the same step: the fewer
+than R batches that may be left then are not trained.
 """
 
 from collections.abc import Sequence
@@ -25,15 +25,52 @@ from proto.messages import Message
 BATCH, END, FAILED, SPEC = 1, 2, 3, 4
 
 
-def present() -> "Ranks | None":
+def present() -> "Alone | Ranks":
     """The ranks of the process group that this process is in, if there are several."""
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         return Ranks()
-    return None
+    return Alone()
+
+
+class Alone:
+    """The only rank: everything is between it and its service."""
+
+    rank, count = 0, 1
+
+    def __init__(self) -> None:
+        self.trained = 0
+        """Instances that had been trained when the service began."""
+
+    def spec(self, service: Service | None) -> DataSpec:
+        assert service is not None, "rank 0 has the service"
+        return service.spec
+
+    def fail(self, error: Exception) -> None:
+        """There is nobody to be told."""
+
+    def collect(self, service: Service | None) -> None:
+        """There are no reports but its own."""
+
+    def next(self, service: Service | None) -> tuple[Batch | None, float]:
+        """The next batch, in its slot, None at the end; its mean is the whole one."""
+        assert service is not None, "rank 0 has the service"
+        return service.next(), 1.0
+
+    def release(self, service: Service | None, batch: Batch) -> None:
+        """Gives its slot back."""
+        assert service is not None, "rank 0 has the service"
+        service.release(batch)
+
+    def outlet(self, service: Service | None) -> LossOutlet | None:
+        """Where reports go; None where nobody takes them."""
+        return service.outlet if service is not None and service.running else None
+
+    def close(self) -> None:
+        """It holds nothing."""
 
 
 class Ranks:
-    """This rank's end."""
+    """This rank's end, one of several."""
 
     def __init__(self) -> None:
         """All ranks make theirs at the same time."""
@@ -41,7 +78,7 @@ class Ranks:
         self._group: Any = dist.new_group(backend="gloo")
         self._codec = Codec("ranks")
         self._made: list[Losses] = []
-        self.outlet = LossOutlet(self._keep, limit=1_000_000)
+        self._kept = LossOutlet(self._keep, limit=1_000_000)
         """Where the reports of a rank other than 0 go."""
         self.trained = 0
         """Instances that all ranks have been given."""
@@ -67,7 +104,7 @@ class Ranks:
 
     def collect(self, service: Service | None) -> None:
         """Brings the reports of all ranks to rank 0, and to the Assistant."""
-        self.outlet.flush(wait=True)
+        self._kept.flush(wait=True)
         mine, self._made = [self._pack(message) for message in self._made], []
         counts = self._gathered(torch.tensor([sum(len(part) for part in mine), len(mine)]))
         if self.rank:
@@ -105,6 +142,15 @@ class Ranks:
             raise RuntimeError(message.reason)
         assert message is None or isinstance(message, Batch), "ranks are dealt batches"
         return message, share
+
+    def release(self, service: Service | None, batch: Batch) -> None:
+        """Nothing to give back: the ranks' batches are copies."""
+
+    def outlet(self, service: Service | None) -> LossOutlet | None:
+        """Where this rank's reports go; None where nobody takes them."""
+        if self.rank:
+            return self._kept
+        return service.outlet if service is not None and service.running else None
 
     def _take(self, service: Service) -> list[Batch]:
         """One batch for each rank, or none at the end."""

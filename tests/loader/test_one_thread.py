@@ -12,13 +12,13 @@ import autoassist
 def test_a_second_thread_that_asks_for_a_batch_is_refused_and_starts_nothing(points, monkeypatch):
     starts, asked, go_on = [], threading.Event(), threading.Event()
 
-    def made(self):
+    def made(*arguments):
         starts.append(threading.current_thread())
         asked.set()
         go_on.wait()
         raise OSError("nothing is started here")
 
-    monkeypatch.setattr(autoassist.Loader, "_made", made)
+    monkeypatch.setattr("autoassist.loader.Service", made)
     loader = autoassist.Loader(points, batch_size=10, budget=1)
 
     def first():
