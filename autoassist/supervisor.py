@@ -18,6 +18,7 @@ import zmq
 from autoassist.awake import AwakeClock
 from autoassist.checkpoints import Collector
 from autoassist.config import Settings
+from autoassist.environment import environment
 from autoassist.live import View
 from autoassist.machine import Machine
 from autoassist.metrics import MetricsFile
@@ -35,7 +36,6 @@ from proto.parent import kept_from_children
 from proto.sockets import Port, hold, make_socket_dir, refusals, sweep
 
 TICK_MS = 100
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LAST_WORDS_S = 0.3
 """How long after a process has ended its last words may still arrive."""
 
@@ -182,16 +182,13 @@ class Supervisor:
         if role in self.settings.run.by_hand:
             self.view.say(f"waiting for you to start the {role}: {shlex.join(command)}")
             return
-        # A folder of the user's must not hide a package of ours, and numpy must not take the Boss's cores.
-        quiet = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
-        threads = {} if role == "boss" else dict.fromkeys(THREADS, "1")
         with kept_from_children(), self._log_of(role) as file:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env={**os.environ, **quiet, **threads},
+                env=environment(role),
                 pass_fds=handed.descriptors(self.settings.data) if role == "batcher" else (),
             )
         self._processes[role] = process

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import zmq
 
 from autoassist.config import load, to_toml
+from autoassist.environment import environment
 from proto.batches import Batch, Open
 from proto.codec import Codec
 from proto.config import RunInfo, read_toml
@@ -37,10 +38,9 @@ class Service:
         RunInfo(run_id="benchmark", socket_dir=self.sockets, supervisor_pid=os.getpid()).save(self.run_dir)
         self.control, self.status = self._port("control", "supervisor"), self._port("status", "supervisor")
         self.weights = self._port("weights", "assistant")
-        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self.log = (self.run_dir / "log").open("w")
         command = [sys.executable, "-m", "batcher", "--run-dir", str(self.run_dir)]
-        self.process = subprocess.Popen(command, env={**os.environ, **threads}, stderr=self.log)
+        self.process = subprocess.Popen(command, env=environment("batcher"), stderr=self.log)
         self._expect(Hello)
         self._tell(Welcome(incarnation=0, digest=read_toml(self.run_dir / "config.toml")[1]))
         self.spec = self._expect(DataSpec)

@@ -63,7 +63,7 @@ class BossConfig(Section):
     """Where the model is trained: "auto" (the GPU if there is one), "cpu", "cuda", "cuda:1", ..."""
     threads: int = Field(default=0, ge=0, le=1024)
     """CPU threads torch computes with; 0 leaves it to torch, which takes all cores. A small model on a CPU with few
-    cores often trains faster with one core less, which the Batcher and the Assistant then use."""
+    cores may train faster with one core less, which the Batcher and the Assistant then use."""
     pin_memory: bool = True
     """Copy batches to the GPU through pinned memory, beside the computing; false: plainly, to see the difference."""
 

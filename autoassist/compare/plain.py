@@ -23,6 +23,7 @@ from autoassist import summary as summaries
 from autoassist.compare.arms import BASELINE, PLAIN, Arm
 from autoassist.compare.plan import Plan
 from autoassist.config import Settings, change, load
+from autoassist.environment import environment
 from autoassist.signals import caught
 from autoassist.sweep import Run, Sweep
 from proto.errors import ConfigError
@@ -53,7 +54,7 @@ class Launch:
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=file,
-                    env={**os.environ, "PYTHONSAFEPATH": "1"},
+                    env=environment("boss"),
                 )
             while process.poll() is None:
                 if signals:

@@ -1,5 +1,7 @@
 """The run that most tests of this folder look at: everything left at its default."""
 
+from pathlib import Path
+
 import pytest
 
 from autoassist.config import load
@@ -13,6 +15,7 @@ def default_run(start_shared_run):
     """A finished `autoassist launch` with three processes and, but for that, the default configuration."""
     run = start_shared_run("run.name=default", ONE_THREAD)
     run.all_started()
+    run.environments = {role: Path(f"/proc/{pid}/environ").read_text() for role, pid in run.seen.items()}
     run.exit_code = run.wait(120)
     return run
 

@@ -23,6 +23,13 @@ def test_three_processes_of_their_own_do_the_work(default_run):
     assert len(pids) == 4
 
 
+def test_their_threads_leave_the_cores_to_one_another(default_run):
+    threads = {role: "OMP_NUM_THREADS=1\0" in found for role, found in default_run.environments.items()}
+    waits = {role: "OMP_WAIT_POLICY=PASSIVE\0" in found for role, found in default_run.environments.items()}
+    assert threads == {"boss": False, "batcher": True, "assistant": True}
+    assert waits == {"boss": True, "batcher": False, "assistant": False}
+
+
 def test_says_once_which_process_is_which(default_run):
     for role, pid in default_run.seen.items():
         assert default_run.stdout.count(f"{role} (pid {pid})") == 1
