@@ -51,7 +51,7 @@ class Source:
         """Whether the split is a stream, see `batcher.stream`."""
         self._decoder = Decoder(split, seed)
         self.elsewhere: Begin | None = None
-        """Has at most `rows_elsewhere` items decoded in other processes, if there are any."""
+        """Has at most `rows_elsewhere` items decoded in other processes, if there are any and they can (`by_item`)."""
         self.rows_elsewhere = 1
         self.ragged = seen.ragged or (ragged and not self._collate)
         self.lengths = self._find_lengths()
@@ -111,7 +111,7 @@ class Source:
         Without `passes` they are seen as evaluations see them.
         """
         passes = np.full(len(ids), OUTSIDE) if passes is None else passes
-        if self.elsewhere is None or not self.by_item:
+        if self.elsewhere is None:
             return self.begin(ids, passes)(room)
         length = self._positions(ids)
         out, errors = room(self.layout(len(ids), length)), dict[int, str]()
@@ -123,7 +123,7 @@ class Source:
 
     def begin(self, ids: Int64s, passes: Int64s) -> Finish:
         """Has the instances `ids` decoded in other processes, if there are any; what is returned does the rest."""
-        if self.elsewhere is not None and self.by_item:
+        if self.elsewhere is not None:
             return self.elsewhere(ids, passes, self._positions(ids))
         return lambda room: ({}, {}) if room is None else self._read_here(ids, passes, room)
 
