@@ -26,6 +26,7 @@ from boss.progress import Progress
 from boss.trainer import Trainer, device_name
 from proto.batches import Batch, End
 from proto.control import Part, Saving
+from proto.errors import ConfigError
 from proto.learning import Losses, Mark
 from proto.messages import Role, Value
 from proto.transport import Layout
@@ -48,11 +49,17 @@ class SerialStream:
         self.core, self.learner, self.history = core, learner, history
         self.run_dir, self.collector, self.stop = run_dir, collector, stop
         self.complete = False
+        self.problem = ""
+        """What the Batcher's core found that the user must mend: no batch follows, as when its process has ended."""
         learner.on_version = self._publish
 
     def __iter__(self) -> Iterator[Batch]:
         while not self.stop():
-            message, features = self.core.next(0, 0, _lend)
+            try:
+                message, features = self.core.next(0, 0, _lend)
+            except ConfigError as error:
+                self.problem = str(error)
+                return
             if isinstance(message, End):
                 self.complete = True
                 return
@@ -89,10 +96,12 @@ def _lend(slot: int, layout: Layout) -> dict[str, Array]:
 
 def run_serial(
     settings: Settings, run_dir: Path, resume: Resume | None, view: View, stop: Callable[[], bool]
-) -> dict[Role, dict[str, Value]]:
-    """Trains to the end of the budget, or until `stop()` is true; returns each core's metrics.
+) -> tuple[dict[Role, dict[str, Value]], str]:
+    """Trains to the end of the budget, or until `stop()` is true; returns each core's metrics, and in one line what
+    ended it before, if anything did.
 
-    Raises ConfigError as the workers would.
+    `run_dir` is absolute, since the user's code may change the working directory. Raises ConfigError for what cannot be,
+    before anything is trained.
     """
     if settings.boss.threads:
         torch.set_num_threads(settings.boss.threads)
@@ -142,12 +151,13 @@ def run_serial(
         if every and not stream.complete:
             checkpointer.save()
     core.write_suspects(run_dir / "suspects.csv")
+    problem = stream.problem
     if stream.complete:
         try:
             boss.checkpoint.save_weights(trainer.evaluated.state_dict(), run_dir / "model.safetensors")
         except OSError as error:
-            view.say(f"model.safetensors not written: {error}", "red")
-    return {
+            problem = f"model.safetensors not written: {error}"
+    workers: dict[Role, dict[str, Value]] = {
         "batcher": core.metrics(),
         "boss": {
             **trainer.metrics(),
@@ -159,3 +169,4 @@ def run_serial(
         },
         "assistant": learner.metrics(),
     }
+    return workers, problem
