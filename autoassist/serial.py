@@ -100,8 +100,8 @@ def run_serial(
     """Trains to the end of the budget, or until `stop()` is true; returns each core's metrics, and in one line what
     ended it before, if anything did.
 
-    `run_dir` is absolute, since the user's code may change the working directory. Raises ConfigError for what cannot be,
-    before anything is trained.
+    `run_dir` is absolute, since the user's code may change the working directory. Raises ConfigError for what cannot
+    be, before anything is trained.
     """
     if settings.boss.threads:
         torch.set_num_threads(settings.boss.threads)

@@ -14,6 +14,7 @@ from batcher.cut import expected, make_cuts
 from batcher.features import FeatureStore
 from batcher.generator import Generator, Plan, Position
 from batcher.plugin import Data, Split, is_stream
+from batcher.policies import told
 from batcher.selector import Selector
 from batcher.source import Source, sources_of
 from batcher.spec import check_splits, spec_of
@@ -80,6 +81,7 @@ class BatcherCore:
         rule = make("policy.name", policy.name, POLICIES, {"gamma": policy.gamma}, policy.args)
         max_lag = policy.max_lag if lag is None else None
         self.store, self.selector = store, Selector(store, rule, classes, max_lag, policy.name)
+        self.selector.policy = told(rule, policy.name)
         if self.tape is None:  # a stream is not read before it is opened
             self.selector.try_out()
         self.spec = spec_of(

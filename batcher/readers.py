@@ -16,7 +16,7 @@ from batcher.config import DataConfig
 from batcher.plugin import Data
 from batcher.shards import END, Place, Shards, Stand
 from batcher.shards import log as log_of_shards
-from proto.errors import RAISED, raised
+from proto.errors import RAISED, ConfigError, raised
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,7 @@ PORTION_S = 0.2
 """Seconds after which a portion is handed over as it is."""
 SHOWN = 4
 """Shards that a message names."""
+SENDABLE = "let it be arrays and numbers, or set batcher.workers = 0"
 
 Entry = tuple[int, bytes | str | None, Place]
 """Number of a shard; what it gave: an instance, pickled, or None when it ended, or what went wrong; its place then."""
@@ -88,7 +89,7 @@ class Readers:
             _tell(child, stand.part(own))
 
     def ask(self, stand: Stand) -> tuple[Any, Place]:
-        """Raises ValueError where the shard raises, or where reading it ended two processes."""
+        """Raises ConfigError where the shard raises, or where reading it ended two processes."""
         number = stand.shard % len(self._own)
         entries = self._entries[number]
         while not entries:
@@ -96,14 +97,13 @@ class Readers:
         shard, given, place = entries[0]
         assert shard == stand.shard, "the order in which shards are read depends on nothing but them"
         if isinstance(given, str):
-            raise ValueError(given)
+            raise ConfigError.told(given)
         entries.popleft()
         try:
             return END if given is None else pickle.loads(given), place
         except RAISED as error:  # whatever the user's items raise
-            problem = f"an instance of shard {shard} cannot be taken from the process that read it"
-            mend = "let it be arrays and numbers, or set batcher.workers = 0"
-            raise ValueError(f"{self._config.name}: {problem}: {raised(error)}; {mend}") from error
+            problem = f"an instance of shard {shard} cannot be taken from the process that read it: {raised(error)}"
+            raise ConfigError("data.name", self._config.name, f"{problem}; {SENDABLE}") from error
 
     def _hear(self, number: int, stand: Stand) -> None:
         """Takes a portion from the process `number`."""
@@ -125,7 +125,7 @@ class Readers:
         self._deaths[number] += 1
         if self._deaths[number] > 1:
             problem = f"{self._called(number)} {how}, twice in a row, {where}"
-            raise ValueError(f"{self._config.name}: {problem}; batcher.workers = 0 reads it in one process")
+            raise ConfigError("data.name", self._config.name, f"{problem}; batcher.workers = 0 reads it in one process")
         log.warning("%s (pid %d) %s %s; replaced", self._called(number), dead.pid, how, where)
         self.replaced += 1
         self._children[number] = child = self._child(self._own[number])
@@ -157,7 +157,7 @@ def read_shards(connection: Any, data: Data, name: str, seed: int, own: Iterable
     try:
         shards = Shards(data.train, name, seed, own)
         shards.go_to(stand)
-    except ValueError as error:
+    except ConfigError as error:
         failed = str(error)
     while not failed:
         entries, failed = _portion(shards, stand, name)
@@ -177,14 +177,14 @@ def _portion(shards: Shards, stand: Stand, name: str) -> tuple[list[Entry], str]
     while len(entries) < PORTION and size < PORTION_BYTES and time.monotonic() - began < PORTION_S:
         try:
             item, place = shards.ask(stand)
-        except ValueError as error:
+        except ConfigError as error:
             log.exception("reading ends here")
             return entries, str(error)
         try:
             given = None if item is END else pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
         except RAISED as error:  # whatever the user's items raise
             problem = f"an instance of shard {stand.shard} cannot be sent from the process that reads it: {error}"
-            return entries, f"{name}: {problem}; let it be arrays and numbers, or set batcher.workers = 0"
+            return entries, str(ConfigError("data.name", name, f"{problem}; {SENDABLE}"))
         entries.append((stand.shard, given, place))
         stand.move(item, place)
         size += len(given or b"")

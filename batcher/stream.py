@@ -73,7 +73,8 @@ class Tape:
         return self.first + len(self._items)
 
     def reach(self, stop: int) -> None:
-        """Reads on, so that all positions below `stop` are there. Raises ValueError where the stream raises."""
+        """Reads on, so that all positions below `stop` are there. Raises ConfigError where the stream raises: a Batcher
+        that is started anew would come to the same place."""
         if stop <= self.end:
             return
         self._note()
@@ -82,7 +83,7 @@ class Tape:
                 item = self._stand.next(self._reading)
                 if item is END:
                     problem = f"the stream gave no instance when it was begun at position {self.end}"
-                    raise ValueError(f"{self._name}: {problem}")
+                    raise ConfigError("data.name", self._name, problem)
                 self._items.append(item)
 
     def _note(self) -> None:
@@ -120,7 +121,8 @@ class Tape:
     def go_to(self, position: int, note: str) -> None:
         """Goes on from `position`, whose `note` is from another life; from here on `elsewhere` reads, if it is there.
 
-        Raises ValueError when it is no such note, and ConfigError when the stream had another number of shards then.
+        Raises ValueError when it is no such note, and ConfigError when the stream had another number of shards then, or
+        raises.
         """
         if self.first <= position <= self.end:
             self.forget(position)

@@ -158,7 +158,11 @@ class TestFailure:
 
     @pytest.mark.parametrize(
         ("code", "reason"),
-        [(-9, "boss was killed by SIGKILL"), (3, "boss ended with exit code 3"), (0, "boss ended with exit code 0")],
+        [
+            (-9, "boss was killed by SIGKILL"),
+            (3, "boss ended with exit code 3, without a word on why"),
+            (0, "boss ended with exit code 0, without a word on why"),
+        ],
     )
     def test_a_worker_that_is_gone_without_a_word_is_named(self, code, reason, data_spec):
         m = running(data_spec)
@@ -318,6 +322,13 @@ class TestRestart:
         m = running(data_spec)
         assert stops(say(m, "batcher", failed("batcher", "config", "batcher.max_bad = 3: 4"))) == {"boss"}
         assert (m.exit_code, m.reason) == (1, "batcher.max_bad = 3: 4")
+
+    def test_nor_is_it_said_that_restarts_might_have_helped(self, data_spec):
+        m = running(data_spec, max_restarts=1)
+        m.exited("batcher", -9, 2.0)
+        come_back(m, "batcher", 101, 2.0)
+        say(m, "batcher", Failed(role="batcher", pid=101, kind="config", text="data.name = 'x': no", values={}))
+        assert m.reason == "data.name = 'x': no"
 
     def test_the_boss_alone_is_not_started_again(self, data_spec):
         m = running(data_spec)
