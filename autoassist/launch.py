@@ -73,10 +73,13 @@ def _conclude(summary: dict[str, Any], run_dir: Path, view: View) -> None:
     except OSError as error:
         view.say(f"summary.json not written: {reason(error)}", style="red")
     summaries.show(summary, view.console)
-    resumable = checkpoint.newest(run_dir) is not None
-    weights = "weights" if (run_dir / "model.safetensors").exists() else "checkpoints" if resumable else ""
+    if not run_dir.is_dir():
+        return
+    complete = (run_dir / "model.safetensors").exists()
+    resumable = not complete and checkpoint.newest(run_dir) is not None  # which reads all of it
+    weights = "weights" if complete else "checkpoints" if resumable else ""
     view.say(f"summary, metrics{', logs and ' + weights if weights else ' and logs'}: {run_dir}")
-    if summary["exit_code"] and resumable:
+    if resumable:
         view.say(f"to go on: autoassist launch --resume {run_dir}")
 
 

@@ -198,6 +198,11 @@ class Machine:
                 actions += self._end_of(role, problem)
         return actions
 
+    def lost(self, problem: str, now: float) -> list[Action]:
+        """Something that the run cannot do without is gone, as `problem` says."""
+        self.exit_code = self.exit_code if self.stopping else 1
+        return self.stop(problem, now)
+
     # -- decisions
 
     def give_up(self, reason: str) -> None:

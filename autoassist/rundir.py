@@ -58,6 +58,29 @@ def settings_of(run_dir: Path, key: str) -> Settings:
     return load(run_dir / "config.toml", [])
 
 
+class Watch:
+    """Notices when a run directory is removed or moved: what is written later would have no name, or another place."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._was = self._is()
+
+    def problem(self) -> str:
+        """What is wrong, in one line; "" while it is where it was."""
+        if self._is() == self._was:
+            return ""
+        return str(ConfigError("run.dir", str(self._run_dir), "was removed or moved in mid-run: nothing can be kept"))
+
+    def _is(self) -> tuple[int, int] | None:
+        try:
+            found = self._run_dir.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            return self._was  # it cannot be told now
+        return found.st_dev, found.st_ino
+
+
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
     """Keeps a second run out of `run_dir`; raises ConfigError when there is a first."""

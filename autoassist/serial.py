@@ -16,6 +16,7 @@ from autoassist.checkpoints import Collector
 from autoassist.config import Settings
 from autoassist.live import View
 from autoassist.metrics import MetricsFile
+from autoassist.rundir import Watch
 from autoassist.supervisor import Resume
 from batcher.core import BatcherCore
 from batcher.plugin import load, no_test
@@ -50,11 +51,12 @@ class SerialStream:
         self.run_dir, self.collector, self.stop = run_dir, collector, stop
         self.complete = False
         self.problem = ""
-        """What the Batcher's core found that the user must mend: no batch follows, as when its process has ended."""
+        """What the user must mend, found by the Batcher's core, or that the run directory is gone: no batch follows."""
         learner.on_version = self._publish
 
     def __iter__(self) -> Iterator[Batch]:
-        while not self.stop():
+        watch = Watch(self.run_dir)
+        while not self.stop() and not self.problem:
             try:
                 message, features = self.core.next(0, 0, _lend)
             except ConfigError as error:
@@ -66,6 +68,7 @@ class SerialStream:
             if features is not None:
                 self.learner.fold_features(features)
             yield message
+            self.problem = watch.problem()
 
     def release(self, batch: Batch) -> None:
         """Nothing to give back: arrays are made anew for each batch."""
