@@ -176,7 +176,7 @@ class Worker:
 
         def patiently(message: Message) -> bool:
             while not port.send(message, to):
-                if self.stopping:
+                if self.stopping or not self.supervised():
                     return False
                 time.sleep(0.0005)
                 self.beat()
