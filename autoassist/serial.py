@@ -108,8 +108,9 @@ def run_serial(
     """
     if settings.boss.threads:
         torch.set_num_threads(settings.boss.threads)
-    boss.allocator.keep_freed_memory()
     run, config = settings.run, settings.boss
+    torch.use_deterministic_algorithms(run.deterministic, warn_only=True)
+    boss.allocator.keep_freed_memory()
     core = BatcherCore(run, settings.batcher, settings.policy, load(settings.data), settings.data.name, run.lag)
     if not core.spec.test_size:
         view.say(no_test(settings.data.name))

@@ -90,6 +90,8 @@ class Split:
 
 def data():
     os.chdir("elsewhere")
+    import torch
+    open("seen", "w").write(str(torch.are_deterministic_algorithms_enabled()))
     return Split(), Split()
 """
 
@@ -98,8 +100,9 @@ def test_user_code_that_changes_the_working_directory_changes_nothing_else(start
     (tmp_path / "data.py").write_text(ELSEWHERE)
     (tmp_path / "elsewhere" / "runs" / "r").mkdir(parents=True)
     words = (*SERIAL, "data.name=./data.py:data", "batcher.batch_size=10", "boss.model=linear", "run.budget=3")
-    run = start_run(*words)
+    run = start_run(*words, "run.deterministic=true")
     assert run.wait() == 0, run.stdout + run.stderr
+    assert (tmp_path / "elsewhere" / "seen").read_text() == "True", "as in the Boss's process"
     assert list((tmp_path / "elsewhere" / "runs" / "r").iterdir()) == []
     assert run.summary()["boss_instances"] == 180
     assert run.records("eval")
