@@ -24,6 +24,8 @@ PORTION = 64
 """Instances in a portion at most."""
 PORTION_BYTES = 2**20
 """Bytes after which a portion is full."""
+LARGE = 2**14
+"""Bytes of an instance that is worth a message of its own."""
 PORTION_S = 0.2
 """Seconds after which a portion is handed over as it is."""
 SHOWN = 4
@@ -109,7 +111,7 @@ class Readers:
         """Takes a portion from the process `number`."""
         child = self._children[number]
         try:
-            entries, child.cpu_s = pickle.loads(child.connection.recv_bytes())
+            entries, child.cpu_s = _received(child.connection)
         except (EOFError, OSError):
             self._replace(number, stand.part(self._own[number]))
             return
@@ -167,7 +169,25 @@ def read_shards(connection: Any, data: Data, name: str, seed: int, own: Iterable
 
 
 def _send(connection: Any, entries: list[Entry]) -> None:
-    connection.send_bytes(pickle.dumps((entries, time.process_time()), pickle.HIGHEST_PROTOCOL))
+    """Sends a portion. Large instances, which are pickled already, follow it as they are: to pickle them again copies
+    them."""
+    large = [isinstance(given, bytes) and len(given) >= LARGE for _, given, _ in entries]
+    within = [
+        (shard, None if apart else given, place) for apart, (shard, given, place) in zip(large, entries, strict=True)
+    ]
+    connection.send((within, large, time.process_time()))
+    for apart, (_, given, _) in zip(large, entries, strict=True):
+        if apart:
+            connection.send_bytes(given)
+
+
+def _received(connection: Any) -> tuple[list[Entry], float]:
+    """What `_send` sent: the portion, and the CPU seconds of the process. Raises EOFError or OSError when that died."""
+    within, large, cpu_s = connection.recv()
+    entries = zip(large, within, strict=True)
+    return [
+        (shard, connection.recv_bytes() if apart else given, place) for apart, (shard, given, place) in entries
+    ], cpu_s
 
 
 def _portion(shards: Shards, stand: Stand, name: str) -> tuple[list[Entry], str]:

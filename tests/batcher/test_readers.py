@@ -68,7 +68,7 @@ def content(found: list[Batch]) -> list[tuple[bytes, bytes]]:
     return [(batch.ids.tobytes(), batch.arrays["inputs"].tobytes()) for batch in found]
 
 
-@pytest.mark.parametrize(("workers", "kind"), [(1, "Epochs"), (4, "Stateful")])
+@pytest.mark.parametrize(("workers", "kind"), [(1, "Epochs"), (4, "Stateful"), (1, "Wide")])
 def test_ids_and_bytes_do_not_depend_on_the_number_of_processes(make: Make, workers: int, kind: str) -> None:
     assert content(batches(make(workers, kind=kind))) == content(batches(make(0, kind=kind)))
 
