@@ -148,7 +148,7 @@ class Machine:
         problem = state.problem or f"{role} {how}"
         if self._is_final(role, killed=code < 0):
             state.phase = "gone"
-            return self._fail(role, 2 if code == 2 else 1, problem + self._all_used(role), now)
+            return self._fail(role, 1, problem + self._all_used(role), now)
         wait_s = self.restarts.add(role, problem, self.step, now)
         so_far = f"{len(self.restarts.all)} of {self.restarts.most} restarts"
         if self._goes_back(role):

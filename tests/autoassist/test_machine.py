@@ -169,9 +169,14 @@ class TestFailure:
         assert stops(m.exited("boss", code, 2.0)) == {"batcher", "assistant"}
         assert (m.exit_code, m.reason) == (1, reason)
 
-    def test_once_training_has_begun_exit_code_2_of_a_worker_is_a_crash(self, data_spec):
+    def test_exit_code_2_without_a_word_is_a_crash_whose_log_must_stay(self, data_spec):
+        for m in (machine(), built(data_spec), running(data_spec)):
+            m.exited("boss", 2, 2.0)
+            assert m.exit_code == 1
+
+    def test_once_training_has_begun_what_the_user_can_mend_is_a_failure(self, data_spec):
         m = running(data_spec)
-        m.exited("boss", 2, 2.0)
+        say(m, "batcher", failed("batcher", "config", "x = 1: no"))
         assert m.exit_code == 1
 
     def test_the_first_failure_is_the_one_that_is_told(self, data_spec):
