@@ -14,7 +14,7 @@ from typing import Any
 from batcher.children import Child, end_all
 from batcher.config import DataConfig
 from batcher.plugin import Data
-from batcher.shards import END, Place, Shards, Stand
+from batcher.shards import END, Alive, Place, Shards, Stand
 from batcher.shards import log as log_of_shards
 from proto.errors import RAISED, ConfigError, raised
 
@@ -28,6 +28,8 @@ LARGE = 2**14
 """Bytes of an instance that is worth a message of its own."""
 PORTION_S = 0.2
 """Seconds after which a portion is handed over as it is."""
+ALIVE_S = 1.0
+"""Seconds between signs of life while instances are passed over."""
 SHOWN = 4
 """Shards that a message names."""
 SENDABLE = "let it be arrays and numbers, or set batcher.workers = 0"
@@ -48,6 +50,7 @@ class Readers:
         self._own = [range(number, shards, count) for number in range(min(count, shards))]
         self._entries: list[deque[Entry]] = [deque() for _ in self._own]
         self._begun = False
+        self._alive: Alive = lambda: None
         self._deaths = [0] * len(self._own)
         """Of each process since something came from it."""
         self._cpu_of_dead = 0.0
@@ -80,8 +83,9 @@ class Readers:
             f"the process that reads shard{'s' * (len(own) > 1)} {', '.join(map(str, own[:SHOWN]))}{more} of the stream"
         )
 
-    def go_to(self, stand: Stand) -> None:
-        """They begin at `stand`."""
+    def go_to(self, stand: Stand, alive: Alive = lambda: None) -> None:
+        """They begin at `stand`; whenever one of them is heard from now on, `alive` is called."""
+        self._alive = alive
         if self._begun:  # what they have read ahead is of elsewhere
             self.close()
             self._start()
@@ -108,15 +112,17 @@ class Readers:
             raise ConfigError("data.name", self._config.name, f"{problem}; {SENDABLE}") from error
 
     def _hear(self, number: int, stand: Stand) -> None:
-        """Takes a portion from the process `number`."""
+        """Takes a portion from the process `number`: an empty one says that it lives, and passes over instances."""
         child = self._children[number]
         try:
             entries, child.cpu_s = _received(child.connection)
         except (EOFError, OSError):
             self._replace(number, stand.part(self._own[number]))
             return
+        self._alive()
         self._entries[number].extend(entries)
-        self._deaths[number] = 0
+        if entries:
+            self._deaths[number] = 0
 
     def _replace(self, number: int, stand: Stand) -> None:
         """Starts another process for `number`, which died, at `stand`."""
@@ -155,10 +161,17 @@ def read_shards(connection: Any, data: Data, name: str, seed: int, own: Iterable
     """What a process of `Readers` does: it reads its shards from the stand that it is told, portion by portion."""
     log_of_shards.setLevel(logging.ERROR)  # the Batcher has said the rest when it looked at the first instances
     stand: Stand = connection.recv()
-    failed = ""
+    failed, said_at = "", time.monotonic()
+
+    def alive() -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= ALIVE_S:
+            said_at = time.monotonic()
+            _send(connection, [])
+
     try:
         shards = Shards(data.train, name, seed, own)
-        shards.go_to(stand)
+        shards.go_to(stand, alive)
     except ConfigError as error:
         failed = str(error)
     while not failed:

@@ -22,6 +22,10 @@ STRIDE = 32
 """Instances after which a shard is asked for its state again."""
 
 
+Alive = Callable[[], None]
+"""Gives a sign of life, as often as it is called."""
+
+
 class Place(NamedTuple):
     """How a shard is brought to where it stands: load a state, begin, and ask so many times."""
 
@@ -119,8 +123,8 @@ class Reading(Protocol):
         """What the shard whose turn it is gives, or END, and where it stands then."""
         ...
 
-    def go_to(self, stand: Stand) -> None:
-        """Goes on from `stand`."""
+    def go_to(self, stand: Stand, alive: Alive = lambda: None) -> None:
+        """Goes on from `stand`. `alive` is called while instances are passed over, which may take long."""
         ...
 
 
@@ -171,10 +175,10 @@ class Shards:
         shard = self._shards[stand.shard]
         return shard.ask(), shard.place
 
-    def go_to(self, stand: Stand) -> None:
+    def go_to(self, stand: Stand, alive: Alive = lambda: None) -> None:
         """Raises ConfigError where a shard raises."""
         for number, shard in self._shards.items():
-            shard.go_to(stand.places[number])
+            shard.go_to(stand.places[number], alive)
 
     def _say(self, problem: str) -> None:
         if not self.problem:
@@ -276,7 +280,7 @@ class Shard:
             return
         self.place = Place(state, self._count, self._walk)
 
-    def go_to(self, place: Place) -> None:
+    def go_to(self, place: Place, alive: Alive = lambda: None) -> None:
         """Goes on from `place`. Raises ConfigError where the stream raises."""
         self._count, self._walk, self._begun = place.given, place.walk, place.state is not None
         self._iterator = None
@@ -289,3 +293,4 @@ class Shard:
         self.place = place._replace(asked=0)
         for _ in range(place.asked):
             self.ask()
+            alive()

@@ -149,6 +149,20 @@ def test_a_process_that_cannot_load_the_data_says_why(make: Make) -> None:
         make(1, plugin="not_in_a_worker")
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_that_it_lives_is_said_while_what_was_had_is_passed_over(make: Make, workers: int) -> None:
+    options: Any = {"sizes": (200, 200), "epoch_size": 80}
+    account = Account()
+    for batch in batches(make(0, **options))[:20]:
+        account.add(batch)
+    core = make(workers, kind="Slow", **options)
+    signs: list[float] = []
+    core.alive = lambda: signs.append(time.monotonic())
+    core.open(account.open(incarnation=0, slots=1, eval_every=0.0))
+    core.next(0, 0, lend)
+    assert len(signs) > 1
+
+
 def test_little_is_read_ahead(make: Make, tmp_path: Path) -> None:
     log = tmp_path / "log"
     core = make(1, kind="Wide", sizes=(100_000,), log=str(log))
