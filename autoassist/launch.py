@@ -1,5 +1,6 @@
 """One run from configuration to summary: the run directory, the wiring (processes or serial), the exit code."""
 
+import contextlib
 import shutil
 import signal
 import time
@@ -72,10 +73,13 @@ def _conclude(summary: dict[str, Any], run_dir: Path, view: View) -> None:
     except OSError as error:
         view.say(f"summary.json not written: {reason(error)}", style="red")
     summaries.show(summary, view.console)
-    resumable = checkpoint.newest(run_dir) is not None
-    weights = "weights" if (run_dir / "model.safetensors").exists() else "checkpoints" if resumable else ""
+    if not run_dir.is_dir():
+        return
+    complete = (run_dir / "model.safetensors").exists()
+    resumable = not complete and checkpoint.newest(run_dir) is not None  # which reads all of it
+    weights = "weights" if complete else "checkpoints" if resumable else ""
     view.say(f"summary, metrics{', logs and ' + weights if weights else ' and logs'}: {run_dir}")
-    if summary["exit_code"] and resumable:
+    if resumable:
         view.say(f"to go on: autoassist launch --resume {run_dir}")
 
 
@@ -143,19 +147,20 @@ def _serial(settings: Settings, run_dir: Path, resume: Resume | None, view: View
     from autoassist.serial import run_serial  # imports torch, which a run with processes does not need here
 
     cpu_before = time.process_time()
-    workers = run_serial(settings, run_dir, resume, view, stop=lambda: bool(signals))
+    with contextlib.chdir("."):  # comes back to where it was: the user's code may go elsewhere
+        workers, problem = run_serial(settings, run_dir.absolute(), resume, view, stop=lambda: bool(signals))
     complete = (run_dir / "model.safetensors").exists()
-    signalled = 0 if complete or not signals else signals[0]
-    stopped = f"stopped by {signal.Signals(signalled).name}" if signalled else "model.safetensors was not written"
+    signalled = 0 if complete or problem else signals[0]
+    reason = USED_UP if complete else problem or f"stopped by {signal.Signals(signalled).name}"
     if not complete:
-        view.say(stopped, style="red")
+        view.say(reason, style="red")
     failed = RESUMABLE if checkpoint.newest(run_dir) is not None else 1
     return summaries.summarise(
         workers,
         {**dict.fromkeys(ROLES), "supervisor": time.process_time() - cpu_before},
         **_facts(settings, resume),
         exit_code=0 if complete else 128 + signalled if signalled else failed,
-        exit_reason=USED_UP if complete else stopped,
+        exit_reason=reason,
         killed=[],
         without_last_words=[],
         startup_s=None,

@@ -115,10 +115,13 @@ class Machine:
         state = self.workers[role]
         if isinstance(message, Failed):
             mendable = message.kind == "config"
-            text = message.text if mendable else f"{role} crashed: {message.text}"
-            if mendable or self._is_final(role, killed=False):
+            if mendable:
                 state.phase = "done"
-                return self._fail(role, 2 if mendable else 1, text + self._all_used(role), now)
+                return self._fail(role, 2, message.text, now)
+            text = f"{role} crashed: {message.text}"
+            if self._is_final(role, killed=False):
+                state.phase = "done"
+                return self._fail(role, 1, text + self._all_used(role), now)
             return self._end_of(role, text)
         if self.stopping:
             state.phase = "done"
@@ -139,11 +142,13 @@ class Machine:
         if state.phase == "done" or self.stopping:
             state.phase = "gone"
             return [*(self._tell_rest() if role == "boss" and self.stopping else []), *self._release()]
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        # An error leaves last words: without them code that the worker ran has ended it, as `os._exit` does.
+        itself = f"ended with exit code {code}, without a word on why"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else itself
         problem = state.problem or f"{role} {how}"
         if self._is_final(role, killed=code < 0):
             state.phase = "gone"
-            return self._fail(role, 2 if code == 2 else 1, problem + self._all_used(role), now)
+            return self._fail(role, 1, problem + self._all_used(role), now)
         wait_s = self.restarts.add(role, problem, self.step, now)
         so_far = f"{len(self.restarts.all)} of {self.restarts.most} restarts"
         if self._goes_back(role):
@@ -192,6 +197,11 @@ class Machine:
                     return [*actions, *self._fail(role, 1, problem, now)]
                 actions += self._end_of(role, problem)
         return actions
+
+    def lost(self, problem: str, now: float) -> list[Action]:
+        """Something that the run cannot do without is gone, as `problem` says."""
+        self.exit_code = self.exit_code if self.stopping else 1
+        return self.stop(problem, now)
 
     # -- decisions
 

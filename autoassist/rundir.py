@@ -41,8 +41,8 @@ def make(settings: Settings) -> tuple[Settings, Path]:
         (run_dir / "config.toml").write_text(to_toml(settings))
     except FileExistsError:
         pid = holder(run_dir)
-        busy = f"{run_dir} is used by a run that is under way (pid {pid})" if pid else f"{run_dir} exists already"
-        begun = not pid and (run_dir / "checkpoints").is_dir() and not (run_dir / "model.safetensors").exists()
+        busy = f"{run_dir} exists already" if pid is None else f"{run_dir} is used by a run that is under way{_of(pid)}"
+        begun = pid is None and (run_dir / "checkpoints").is_dir() and not (run_dir / "model.safetensors").exists()
         goes_on = f", or go on with it: autoassist launch --resume {run_dir}" if begun else ""
         raise ConfigError("run.name", name, f"{busy}; choose another name or remove it{goes_on}") from None
     except OSError as error:
@@ -58,6 +58,29 @@ def settings_of(run_dir: Path, key: str) -> Settings:
     return load(run_dir / "config.toml", [])
 
 
+class Watch:
+    """Notices when a run directory is removed or moved: what is written later would have no name, or another place."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._was = self._is()
+
+    def problem(self) -> str:
+        """What is wrong, in one line; "" while it is where it was."""
+        if self._is() == self._was:
+            return ""
+        return str(ConfigError("run.dir", str(self._run_dir), "was removed or moved in mid-run: nothing can be kept"))
+
+    def _is(self) -> tuple[int, int] | None:
+        try:
+            found = self._run_dir.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            return self._was  # it cannot be told now
+        return found.st_dev, found.st_ino
+
+
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
     """Keeps a second run out of `run_dir`; raises ConfigError when there is a first."""
@@ -66,26 +89,31 @@ def locked(run_dir: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = RunInfo.load(run_dir).supervisor_pid
-            raise ConfigError("--resume", str(run_dir), f"this run is under way (pid {pid}); stop it first") from None
+            problem = f"this run is under way{_of(holder(run_dir))}; stop it first"
+            raise ConfigError("--resume", str(run_dir), problem) from None
         yield
     finally:
         os.close(descriptor)
 
 
-def holder(run_dir: Path) -> int:
-    """Pid of the supervisor that uses `run_dir` now; 0 when none does."""
+def holder(run_dir: Path) -> int | None:
+    """Pid of the supervisor that uses `run_dir` now; 0 where it is not known, of a serial run or one that is just
+    beginning; None when nobody does."""
     try:
         descriptor = os.open(run_dir, os.O_RDONLY)
     except OSError:
-        return 0
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         try:
             return RunInfo.load(run_dir).supervisor_pid
         except ConfigError:
-            return 0  # it is just beginning
+            return 0
     finally:
         os.close(descriptor)
-    return 0
+    return None
+
+
+def _of(pid: int | None) -> str:
+    return f" (pid {pid})" if pid else ""

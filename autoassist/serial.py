@@ -16,6 +16,7 @@ from autoassist.checkpoints import Collector
 from autoassist.config import Settings
 from autoassist.live import View
 from autoassist.metrics import MetricsFile
+from autoassist.rundir import Watch
 from autoassist.supervisor import Resume
 from batcher.core import BatcherCore
 from batcher.plugin import load, no_test
@@ -26,6 +27,7 @@ from boss.progress import Progress
 from boss.trainer import Trainer, device_name
 from proto.batches import Batch, End
 from proto.control import Part, Saving
+from proto.errors import ConfigError
 from proto.learning import Losses, Mark
 from proto.messages import Role, Value
 from proto.transport import Layout
@@ -48,17 +50,25 @@ class SerialStream:
         self.core, self.learner, self.history = core, learner, history
         self.run_dir, self.collector, self.stop = run_dir, collector, stop
         self.complete = False
+        self.problem = ""
+        """What the user must mend, found by the Batcher's core, or that the run directory is gone: no batch follows."""
         learner.on_version = self._publish
 
     def __iter__(self) -> Iterator[Batch]:
-        while not self.stop():
-            message, features = self.core.next(0, 0, _lend)
+        watch = Watch(self.run_dir)
+        while not self.stop() and not self.problem:
+            try:
+                message, features = self.core.next(0, 0, _lend)
+            except ConfigError as error:
+                self.problem = str(error)
+                return
             if isinstance(message, End):
                 self.complete = True
                 return
             if features is not None:
                 self.learner.fold_features(features)
             yield message
+            self.problem = watch.problem()
 
     def release(self, batch: Batch) -> None:
         """Nothing to give back: arrays are made anew for each batch."""
@@ -89,15 +99,18 @@ def _lend(slot: int, layout: Layout) -> dict[str, Array]:
 
 def run_serial(
     settings: Settings, run_dir: Path, resume: Resume | None, view: View, stop: Callable[[], bool]
-) -> dict[Role, dict[str, Value]]:
-    """Trains to the end of the budget, or until `stop()` is true; returns each core's metrics.
+) -> tuple[dict[Role, dict[str, Value]], str]:
+    """Trains to the end of the budget, or until `stop()` is true; returns each core's metrics, and in one line what
+    ended it before, if anything did.
 
-    Raises ConfigError as the workers would.
+    `run_dir` is absolute, since the user's code may change the working directory. Raises ConfigError for what cannot
+    be, before anything is trained.
     """
     if settings.boss.threads:
         torch.set_num_threads(settings.boss.threads)
-    boss.allocator.keep_freed_memory()
     run, config = settings.run, settings.boss
+    torch.use_deterministic_algorithms(run.deterministic, warn_only=True)
+    boss.allocator.keep_freed_memory()
     core = BatcherCore(run, settings.batcher, settings.policy, load(settings.data), settings.data.name, run.lag)
     if not core.spec.test_size:
         view.say(no_test(settings.data.name))
@@ -142,12 +155,13 @@ def run_serial(
         if every and not stream.complete:
             checkpointer.save()
     core.write_suspects(run_dir / "suspects.csv")
+    problem = stream.problem
     if stream.complete:
         try:
             boss.checkpoint.save_weights(trainer.evaluated.state_dict(), run_dir / "model.safetensors")
         except OSError as error:
-            view.say(f"model.safetensors not written: {error}", "red")
-    return {
+            problem = f"model.safetensors not written: {error}"
+    workers: dict[Role, dict[str, Value]] = {
         "batcher": core.metrics(),
         "boss": {
             **trainer.metrics(),
@@ -159,3 +173,4 @@ def run_serial(
         },
         "assistant": learner.metrics(),
     }
+    return workers, problem

@@ -78,6 +78,8 @@ class Service:
         """The run directory as the supervisor wants it, with the state to go on from as its checkpoint."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
         (self.run_dir / "config.toml").write_text(to_toml(self.settings))
+        # A service before this one may have left some, of a later place than this state's: the newest would be taken.
+        shutil.rmtree(checkpoint.folder_of(self.run_dir), ignore_errors=True)
         if not state:
             return
         self.account.load(state["account"])

@@ -25,14 +25,15 @@ def show(run_dir: Path, console: Console) -> int:
     pid = holder(run_dir)
     summary = _json(run_dir / "summary.json")
     lines = _lines(run_dir / "metrics.jsonl")
-    if pid:
-        console.print(f"{run_dir.name} is under way (supervisor pid {pid})", highlight=False)
+    if pid is not None:
+        known = f" (supervisor pid {pid})" if pid else ""
+        console.print(f"{run_dir.name} is under way{known}", markup=False, highlight=False)
     elif summary:
         console.print(
             f"{run_dir.name} ended: {summary['exit_reason']} (exit code {summary['exit_code']})", markup=False
         )
     else:
-        console.print(f"{run_dir.name} ended without a summary: its supervisor was killed", highlight=False)
+        console.print(f"{run_dir.name} ended without a summary: it was killed", markup=False, highlight=False)
     for role in ROLES:
         beat = next((line for line in reversed(lines) if line["event"] == "beat" and line["role"] == role), None)
         if beat is None:
@@ -43,7 +44,7 @@ def show(run_dir: Path, console: Console) -> int:
         console.print(f"  {role} (pid {beat.get('pid')}): {describe(role, state, budget)}", highlight=False)
     for line in [line for line in lines if line["event"] in ("event", "warning")][-5:]:
         console.print(f"  {line['t']:.0f} s: {line.get('text')}", style="yellow", markup=False, highlight=False)
-    return 0 if pid or (summary and summary["exit_code"] == 0) else 1
+    return 0 if pid is not None or (summary and summary["exit_code"] == 0) else 1
 
 
 def _json(path: Path) -> dict[str, Any]:

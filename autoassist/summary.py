@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,13 @@ def write(summary: Mapping[str, Any], path: Path) -> None:
 
 
 def show(summary: Mapping[str, Any], console: Console) -> None:
-    """Prints the table."""
+    """Prints the table, and below it what a person should know besides."""
+    console.print(_table(summary))
+    for remark in _remarks(summary):
+        console.print(remark, style="yellow", markup=False)
+
+
+def _table(summary: Mapping[str, Any]) -> Table:
     table = Table(title=Text(f"Run {summary['name']}"), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -150,28 +156,27 @@ def show(summary: Mapping[str, Any], console: Console) -> None:
     for key in summary:
         if key.startswith("cpu_s_") and summary[key] is not None:
             row(f"CPU, {key.removeprefix('cpu_s_')}", key, "{:.2f} s")
-    console.print(table)
+    return table
+
+
+def _remarks(summary: Mapping[str, Any]) -> Iterator[str]:
     for restart in summary["restarts"]:
         back = "" if restart["away_s"] is None else f"; back after {restart['away_s']:.1f} s"
-        console.print(f"restarted: {restart['reason']} at step {restart['step']:,}{back}", style="yellow", markup=False)
+        yield f"restarted: {restart['reason']} at step {restart['step']:,}{back}"
     if summary["batches_uniform"]:
-        text = f"{summary['batches_uniform']:,} batches were chosen with everything kept: the Assistant was too late"
-        console.print(text, style="yellow")
+        yield f"{summary['batches_uniform']:,} batches were chosen with everything kept: the Assistant was too late"
     if summary["without_last_words"]:
         roles = ", ".join(summary["without_last_words"])
-        console.print(f"no last words of: {roles}; what stands here of it is from its last heartbeat", style="yellow")
+        yield f"no last words of: {roles}; what stands here of it is from its last heartbeat"
     if summary["checkpoints_failed"]:
-        console.print(f"{summary['checkpoints_failed']} checkpoints could not be written", style="yellow")
+        yield f"{summary['checkpoints_failed']} checkpoints could not be written"
     if summary["instances_skipped"]:
-        text = f"{summary['instances_skipped']} instances were skipped; the last: {summary['skipped_errors']}"
-        console.print(text, style="yellow", markup=False)
+        yield f"{summary['instances_skipped']} instances were skipped; the last: {summary['skipped_errors']}"
     if summary["losses_quarantined"]:
         ids = ", ".join(map(str, summary["quarantined_ids"]))
-        console.print(
-            f"{summary['losses_quarantined']} losses were not finite and were left out; last ids: {ids}", style="yellow"
-        )
+        yield f"{summary['losses_quarantined']} losses were not finite and were left out; last ids: {ids}"
     if summary["frames_refused"]:
-        console.print(f"{summary['frames_refused']} frames were refused; the logs say why", style="yellow")
+        yield f"{summary['frames_refused']} frames were refused; the logs say why"
 
 
 def _tested_at(summary: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from autoassist.live import View
 from autoassist.machine import Machine
 from autoassist.metrics import MetricsFile
 from autoassist.restarts import Restart
+from autoassist.rundir import Watch
 from autoassist.state import Action, Kill, Say, Spawn, Tell
 from batcher import handed
 from proto import slots
@@ -132,6 +133,7 @@ class Supervisor:
             return {"t": metrics.t, "cpu_s": cpu_seconds(machine, self.resume, self.cpu_before)}
 
         collector = Collector(self.run_dir, facts, self.view.say)
+        watch = Watch(self.run_dir)
         for port in (control, status):
             self._poller.register(port.socket, zmq.POLLIN)
         while not machine.finished:
@@ -147,6 +149,8 @@ class Supervisor:
                 actions += self._heard(machine, metrics, message, now)
             for role in self._ended(machine, now):
                 actions += machine.exited(role, self._forget(role), now)
+            if problem := watch.problem():
+                actions += machine.lost(problem, now)
             while self.signals:
                 actions += machine.signalled(self.signals.pop(0), now)
             actions += machine.ticked(now)

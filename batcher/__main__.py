@@ -47,6 +47,7 @@ def body(worker: Worker) -> None:
     batches = worker.port("batches")
     carrier = SlotSender(batches, worker.incarnation, core.can_open)
     worker.owns(carrier)
+    core.alive = worker.beat
     flow, outlet = Flow(), Outlet(worker, batches, carrier)
     if lag is None:
         core.selector.policy = flow.timed(core.selector.policy)

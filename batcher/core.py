@@ -14,7 +14,9 @@ from batcher.cut import expected, make_cuts
 from batcher.features import FeatureStore
 from batcher.generator import Generator, Plan, Position
 from batcher.plugin import Data, Split, is_stream
+from batcher.policies import told
 from batcher.selector import Selector
+from batcher.shards import Alive
 from batcher.source import Source, sources_of
 from batcher.spec import check_splits, spec_of
 from batcher.stream import StreamStore, Tape
@@ -55,6 +57,8 @@ class BatcherCore:
         `start_workers` is given the sources and the size of the largest batch before instances are decoded.
         """
         self.run, self.config, self.lag = run, config, lag
+        self.alive: Alive = lambda: None
+        """Called while the instances of a stream are passed over, so that nobody takes that for a hang."""
         self._early: deque[Weights] = deque()
         self._received = self._resumed_after = 0
         self.tape = Tape(data.train, data.epoch_size, name, run.seed) if is_stream(data.train) else None
@@ -80,6 +84,7 @@ class BatcherCore:
         rule = make("policy.name", policy.name, POLICIES, {"gamma": policy.gamma}, policy.args)
         max_lag = policy.max_lag if lag is None else None
         self.store, self.selector = store, Selector(store, rule, classes, max_lag, policy.name)
+        self.selector.policy = told(rule, policy.name)
         if self.tape is None:  # a stream is not read before it is opened
             self.selector.try_out()
         self.spec = spec_of(
@@ -125,7 +130,7 @@ class BatcherCore:
         self.heard(message.step)
         self._seq, self._resumed_after = message.seq, message.batches
         if self.tape is not None:
-            self.tape.go_to(message.cursor, message.stream)
+            self.tape.go_to(message.cursor, message.stream, self.alive)
             self.store.forget(message.cursor)
         self._generator = Generator(
             size=size,

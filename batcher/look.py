@@ -64,6 +64,8 @@ def first_items(split: Split, name: str, count: int) -> list[Any]:
             break
         try:
             found.append(split[index])
+        except ConfigError:
+            raise  # of a stream, which cannot be asked for the next one
         except RAISED as error:  # whatever the user's data set raises
             problem = problem or error
     if not found:

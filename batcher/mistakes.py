@@ -60,7 +60,7 @@ def read(name: str, split: Any, seed: int) -> tuple[list[Seen], list[Mistake]]:
             problem = f"instance {index} cannot be read: {raised(error)}"
             mend = "mend or remove it; a run skips and counts up to batcher.max_bad of them"
             if is_stream(split):
-                problem = str(error).removeprefix(f"{name}: ")
+                problem = str(error).removeprefix(f"data.name = {name!r}: ")
                 mend = "let it go on to the next instance: what a stream raises ends the run"
             mistakes.append(Mistake(name, problem, mend))
             continue

@@ -14,9 +14,9 @@ from typing import Any
 from batcher.children import Child, end_all
 from batcher.config import DataConfig
 from batcher.plugin import Data
-from batcher.shards import END, Place, Shards, Stand
+from batcher.shards import END, Alive, Place, Shards, Stand
 from batcher.shards import log as log_of_shards
-from proto.errors import RAISED, raised
+from proto.errors import RAISED, ConfigError, raised
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +24,15 @@ PORTION = 64
 """Instances in a portion at most."""
 PORTION_BYTES = 2**20
 """Bytes after which a portion is full."""
+LARGE = 2**14
+"""Bytes of an instance that is worth a message of its own."""
 PORTION_S = 0.2
 """Seconds after which a portion is handed over as it is."""
+ALIVE_S = 1.0
+"""Seconds between signs of life while instances are passed over."""
 SHOWN = 4
 """Shards that a message names."""
+SENDABLE = "let it be arrays and numbers, or set batcher.workers = 0"
 
 Entry = tuple[int, bytes | str | None, Place]
 """Number of a shard; what it gave: an instance, pickled, or None when it ended, or what went wrong; its place then."""
@@ -45,6 +50,7 @@ class Readers:
         self._own = [range(number, shards, count) for number in range(min(count, shards))]
         self._entries: list[deque[Entry]] = [deque() for _ in self._own]
         self._begun = False
+        self._alive: Alive = lambda: None
         self._deaths = [0] * len(self._own)
         """Of each process since something came from it."""
         self._cpu_of_dead = 0.0
@@ -77,8 +83,9 @@ class Readers:
             f"the process that reads shard{'s' * (len(own) > 1)} {', '.join(map(str, own[:SHOWN]))}{more} of the stream"
         )
 
-    def go_to(self, stand: Stand) -> None:
-        """They begin at `stand`."""
+    def go_to(self, stand: Stand, alive: Alive = lambda: None) -> None:
+        """They begin at `stand`; whenever one of them is heard from now on, `alive` is called."""
+        self._alive = alive
         if self._begun:  # what they have read ahead is of elsewhere
             self.close()
             self._start()
@@ -88,7 +95,7 @@ class Readers:
             _tell(child, stand.part(own))
 
     def ask(self, stand: Stand) -> tuple[Any, Place]:
-        """Raises ValueError where the shard raises, or where reading it ended two processes."""
+        """Raises ConfigError where the shard raises, or where reading it ended two processes."""
         number = stand.shard % len(self._own)
         entries = self._entries[number]
         while not entries:
@@ -96,25 +103,26 @@ class Readers:
         shard, given, place = entries[0]
         assert shard == stand.shard, "the order in which shards are read depends on nothing but them"
         if isinstance(given, str):
-            raise ValueError(given)
+            raise ConfigError.told(given)
         entries.popleft()
         try:
             return END if given is None else pickle.loads(given), place
         except RAISED as error:  # whatever the user's items raise
-            problem = f"an instance of shard {shard} cannot be taken from the process that read it"
-            mend = "let it be arrays and numbers, or set batcher.workers = 0"
-            raise ValueError(f"{self._config.name}: {problem}: {raised(error)}; {mend}") from error
+            problem = f"an instance of shard {shard} cannot be taken from the process that read it: {raised(error)}"
+            raise ConfigError("data.name", self._config.name, f"{problem}; {SENDABLE}") from error
 
     def _hear(self, number: int, stand: Stand) -> None:
-        """Takes a portion from the process `number`."""
+        """Takes a portion from the process `number`: an empty one says that it lives, and passes over instances."""
         child = self._children[number]
         try:
-            entries, child.cpu_s = pickle.loads(child.connection.recv_bytes())
+            entries, child.cpu_s = _received(child.connection)
         except (EOFError, OSError):
             self._replace(number, stand.part(self._own[number]))
             return
+        self._alive()
         self._entries[number].extend(entries)
-        self._deaths[number] = 0
+        if entries:
+            self._deaths[number] = 0
 
     def _replace(self, number: int, stand: Stand) -> None:
         """Starts another process for `number`, which died, at `stand`."""
@@ -125,7 +133,7 @@ class Readers:
         self._deaths[number] += 1
         if self._deaths[number] > 1:
             problem = f"{self._called(number)} {how}, twice in a row, {where}"
-            raise ValueError(f"{self._config.name}: {problem}; batcher.workers = 0 reads it in one process")
+            raise ConfigError("data.name", self._config.name, f"{problem}; batcher.workers = 0 reads it in one process")
         log.warning("%s (pid %d) %s %s; replaced", self._called(number), dead.pid, how, where)
         self.replaced += 1
         self._children[number] = child = self._child(self._own[number])
@@ -153,11 +161,18 @@ def read_shards(connection: Any, data: Data, name: str, seed: int, own: Iterable
     """What a process of `Readers` does: it reads its shards from the stand that it is told, portion by portion."""
     log_of_shards.setLevel(logging.ERROR)  # the Batcher has said the rest when it looked at the first instances
     stand: Stand = connection.recv()
-    failed = ""
+    failed, said_at = "", time.monotonic()
+
+    def alive() -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= ALIVE_S:
+            said_at = time.monotonic()
+            _send(connection, [])
+
     try:
         shards = Shards(data.train, name, seed, own)
-        shards.go_to(stand)
-    except ValueError as error:
+        shards.go_to(stand, alive)
+    except ConfigError as error:
         failed = str(error)
     while not failed:
         entries, failed = _portion(shards, stand, name)
@@ -167,7 +182,25 @@ def read_shards(connection: Any, data: Data, name: str, seed: int, own: Iterable
 
 
 def _send(connection: Any, entries: list[Entry]) -> None:
-    connection.send_bytes(pickle.dumps((entries, time.process_time()), pickle.HIGHEST_PROTOCOL))
+    """Sends a portion. Large instances, which are pickled already, follow it as they are: to pickle them again copies
+    them."""
+    large = [isinstance(given, bytes) and len(given) >= LARGE for _, given, _ in entries]
+    within = [
+        (shard, None if apart else given, place) for apart, (shard, given, place) in zip(large, entries, strict=True)
+    ]
+    connection.send((within, large, time.process_time()))
+    for apart, (_, given, _) in zip(large, entries, strict=True):
+        if apart:
+            connection.send_bytes(given)
+
+
+def _received(connection: Any) -> tuple[list[Entry], float]:
+    """What `_send` sent: the portion, and the CPU seconds of the process. Raises EOFError or OSError when that died."""
+    within, large, cpu_s = connection.recv()
+    entries = zip(large, within, strict=True)
+    return [
+        (shard, connection.recv_bytes() if apart else given, place) for apart, (shard, given, place) in entries
+    ], cpu_s
 
 
 def _portion(shards: Shards, stand: Stand, name: str) -> tuple[list[Entry], str]:
@@ -177,14 +210,14 @@ def _portion(shards: Shards, stand: Stand, name: str) -> tuple[list[Entry], str]
     while len(entries) < PORTION and size < PORTION_BYTES and time.monotonic() - began < PORTION_S:
         try:
             item, place = shards.ask(stand)
-        except ValueError as error:
+        except ConfigError as error:
             log.exception("reading ends here")
             return entries, str(error)
         try:
             given = None if item is END else pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
         except RAISED as error:  # whatever the user's items raise
             problem = f"an instance of shard {stand.shard} cannot be sent from the process that reads it: {error}"
-            return entries, f"{name}: {problem}; let it be arrays and numbers, or set batcher.workers = 0"
+            return entries, str(ConfigError("data.name", name, f"{problem}; {SENDABLE}"))
         entries.append((stand.shard, given, place))
         stand.move(item, place)
         size += len(given or b"")

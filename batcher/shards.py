@@ -22,6 +22,10 @@ STRIDE = 32
 """Instances after which a shard is asked for its state again."""
 
 
+Alive = Callable[[], None]
+"""Gives a sign of life, as often as it is called."""
+
+
 class Place(NamedTuple):
     """How a shard is brought to where it stands: load a state, begin, and ask so many times."""
 
@@ -119,8 +123,8 @@ class Reading(Protocol):
         """What the shard whose turn it is gives, or END, and where it stands then."""
         ...
 
-    def go_to(self, stand: Stand) -> None:
-        """Goes on from `stand`."""
+    def go_to(self, stand: Stand, alive: Alive = lambda: None) -> None:
+        """Goes on from `stand`. `alive` is called while instances are passed over, which may take long."""
         ...
 
 
@@ -167,14 +171,14 @@ class Shards:
         }
 
     def ask(self, stand: Stand) -> tuple[Any, Place]:
-        """Raises ValueError where the shard raises."""
+        """Raises ConfigError where the shard raises."""
         shard = self._shards[stand.shard]
         return shard.ask(), shard.place
 
-    def go_to(self, stand: Stand) -> None:
-        """Raises ValueError where a shard raises."""
+    def go_to(self, stand: Stand, alive: Alive = lambda: None) -> None:
+        """Raises ConfigError where a shard raises."""
         for number, shard in self._shards.items():
-            shard.go_to(stand.places[number])
+            shard.go_to(stand.places[number], alive)
 
     def _say(self, problem: str) -> None:
         if not self.problem:
@@ -235,18 +239,17 @@ class Shard:
         self.place = Place()
 
     def ask(self) -> Any:
-        """Its next instance; END once when it has ended. Raises ValueError once the stream has raised."""
+        """Its next instance; END once when it has ended. Raises ConfigError once the stream has raised."""
         if self._failed:
-            raise ValueError(self._failed)
+            raise ConfigError("data.name", self._name, self._failed)
         seed_all(self._seed, self._number, self._count)
         try:
             if self._iterator is None:
                 self._iterator = self._begin()
             item = next(self._iterator, END)
         except RAISED as error:  # whatever the user's stream raises; it cannot be asked for the next one
-            where = f"{self._name}: {self._what} failed at position {self._count}"
-            self._failed = f"{where}: {raised(error)}"
-            raise ValueError(self._failed) from error
+            self._failed = f"{self._what} failed at position {self._count}: {raised(error)}"
+            raise ConfigError("data.name", self._name, self._failed) from error
         self.place = self.place.after(item)
         if item is END:
             self._iterator, self._begun = None, False
@@ -277,8 +280,8 @@ class Shard:
             return
         self.place = Place(state, self._count, self._walk)
 
-    def go_to(self, place: Place) -> None:
-        """Goes on from `place`. Raises ValueError where the stream raises."""
+    def go_to(self, place: Place, alive: Alive = lambda: None) -> None:
+        """Goes on from `place`. Raises ConfigError where the stream raises."""
         self._count, self._walk, self._begun = place.given, place.walk, place.state is not None
         self._iterator = None
         if self.stateful:
@@ -286,7 +289,8 @@ class Shard:
                 self._stream.load_state_dict(self._beginning if place.state is None else place.state)
             except RAISED as error:  # whatever the user's stream raises
                 problem = f"load_state_dict() of {self._what} raises {raised(error)}"
-                raise ValueError(f"{self._name}: {problem}") from error
+                raise ConfigError("data.name", self._name, problem) from error
         self.place = place._replace(asked=0)
         for _ in range(place.asked):
             self.ask()
+            alive()

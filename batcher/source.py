@@ -51,7 +51,7 @@ class Source:
         """Whether the split is a stream, see `batcher.stream`."""
         self._decoder = Decoder(split, seed)
         self.elsewhere: Begin | None = None
-        """Has at most `rows_elsewhere` items decoded in other processes, if there are any."""
+        """Has at most `rows_elsewhere` items decoded in other processes, if there are any and they can (`by_item`)."""
         self.rows_elsewhere = 1
         self.ragged = seen.ragged or (ragged and not self._collate)
         self.lengths = self._find_lengths()
@@ -111,7 +111,7 @@ class Source:
         Without `passes` they are seen as evaluations see them.
         """
         passes = np.full(len(ids), OUTSIDE) if passes is None else passes
-        if self.elsewhere is None or not self.by_item:
+        if self.elsewhere is None:
             return self.begin(ids, passes)(room)
         length = self._positions(ids)
         out, errors = room(self.layout(len(ids), length)), dict[int, str]()
@@ -123,7 +123,7 @@ class Source:
 
     def begin(self, ids: Int64s, passes: Int64s) -> Finish:
         """Has the instances `ids` decoded in other processes, if there are any; what is returned does the rest."""
-        if self.elsewhere is not None and self.by_item:
+        if self.elsewhere is not None:
             return self.elsewhere(ids, passes, self._positions(ids))
         return lambda room: ({}, {}) if room is None else self._read_here(ids, passes, room)
 
@@ -138,7 +138,7 @@ class Source:
             if self.ragged and self.lengths is not None:
                 out["inputs"][...] = 0
                 mark(out, self.lengths[ids])
-            self._fill(ids, out)
+            self._ask("fill(ids, out)", self._fill, ids, out)
             return out, {}
         with kept_random_state():
             return out, self._decoder.decode(ids, passes, out, range(len(ids)))
@@ -153,7 +153,7 @@ class Source:
             try:
                 arrays = collated(self._collate, items)
             except ValueError as error:
-                raise ValueError(f"{self.name}: instances {ids.tolist()!r:.80}: {error}") from error
+                self.refuse(f"instances {ids.tolist()!r:.80}: {error}")
         out = room({name: (array.shape, array.dtype) for name, array in arrays.items()})
         for name, array in arrays.items():
             np.copyto(out[name], array)
@@ -179,7 +179,7 @@ class Source:
             return None
         if self._labels is None:
             return None if self._targets is None else self._targets[ids]
-        labels = np.asarray(self._labels(ids))
+        labels = np.asarray(self._ask("labels(ids)", self._labels, ids))
         if labels.dtype.kind == "f":
             wrong = ids[~(np.isfinite(labels) & (labels == np.floor(labels)))]
             if len(wrong):
@@ -188,12 +188,14 @@ class Source:
 
     def features(self, ids: Int64s) -> Any:
         """What the split offers as features of `ids`, see `batcher.plugin`; None when it offers none."""
-        if self._features is None:
-            return None
+        return None if self._features is None else self._ask("features(ids)", self._features, ids)
+
+    def _ask(self, what: str, call: Callable[..., Any], *args: Any) -> Any:
+        """What `call`, which the split offers as `what`, returns for `args`. Raises ConfigError for what it raises."""
         try:
-            return self._features(ids)
+            return call(*args)
         except RAISED as error:  # whatever the user's data set raises
-            self.refuse(f"its features(ids) raises {raised(error)}")
+            self.refuse(f"its {what} raises {raised(error)}")
 
     def classes(self, named: int = 0) -> int:
         """Number of classes: the `named` ones, or the largest label + 1; 0 where labels are no class numbers.
@@ -221,7 +223,7 @@ class Source:
         """Raises ConfigError unless the labels that the split offers, no class numbers, are what its items have."""
         if self._labels is None:
             return
-        labels = np.asarray(self._labels(np.arange(self.size)))
+        labels = np.asarray(self._ask("labels(ids)", self._labels, np.arange(self.size)))
         shape = (self.size, *self.one["targets"][0])
         if labels.shape != shape:
             self.refuse(f"its labels(ids) have shape {list(labels.shape)}; those of its items {list(shape)}")
@@ -248,7 +250,7 @@ class Source:
 
     def _find_lengths(self) -> Int64s | None:
         if offered := getattr(self.split, "lengths", None):
-            lengths = np.asarray(offered(np.arange(self.size)))
+            lengths = np.asarray(self._ask("lengths(ids)", offered, np.arange(self.size)))
             if lengths.shape != (self.size,) or lengths.dtype.kind not in "iu":
                 self.refuse(f"its lengths(ids) are {lengths.dtype} {list(lengths.shape)}; needed: int64 [{self.size}]")
             if lengths.min() < 1:

@@ -13,7 +13,7 @@ import numpy as np
 
 from batcher.decode import kept_random_state
 from batcher.features import SAMPLE, FeatureStore, derived
-from batcher.shards import END, Reading, Shards, Stand, shards_of
+from batcher.shards import END, Alive, Reading, Shards, Stand, shards_of
 from batcher.source import Source
 from proto.errors import ConfigError
 from proto.halves import widened
@@ -73,7 +73,8 @@ class Tape:
         return self.first + len(self._items)
 
     def reach(self, stop: int) -> None:
-        """Reads on, so that all positions below `stop` are there. Raises ValueError where the stream raises."""
+        """Reads on, so that all positions below `stop` are there. Raises ConfigError where the stream raises: a Batcher
+        that is started anew would come to the same place."""
         if stop <= self.end:
             return
         self._note()
@@ -82,7 +83,7 @@ class Tape:
                 item = self._stand.next(self._reading)
                 if item is END:
                     problem = f"the stream gave no instance when it was begun at position {self.end}"
-                    raise ValueError(f"{self._name}: {problem}")
+                    raise ConfigError("data.name", self._name, problem)
                 self._items.append(item)
 
     def _note(self) -> None:
@@ -117,15 +118,17 @@ class Tape:
         while len(self._notes) > 1 and self._notes[1][0] <= position:
             self._notes.popleft()
 
-    def go_to(self, position: int, note: str) -> None:
+    def go_to(self, position: int, note: str, alive: Alive = lambda: None) -> None:
         """Goes on from `position`, whose `note` is from another life; from here on `elsewhere` reads, if it is there.
+        `alive` is called while instances are passed over, now and where a process is replaced.
 
-        Raises ValueError when it is no such note, and ConfigError when the stream had another number of shards then.
+        Raises ValueError when it is no such note, and ConfigError when the stream had another number of shards then, or
+        raises.
         """
         if self.first <= position <= self.end:
             self.forget(position)
             if self.elsewhere not in (None, self._reading):
-                self._read_by(self.elsewhere)
+                self._read_by(self.elsewhere, alive)
             return
         note = note or self._beginning
         at, self._stand = self._told(position, note)
@@ -137,15 +140,16 @@ class Tape:
         self.first = at
         self._items.clear()
         self._notes = deque([(at, note)])
-        self._read_by(self.elsewhere or self._reading)
+        self._read_by(self.elsewhere or self._reading, alive)
         for stop in range(at + STRIDE, position + STRIDE, STRIDE):
             self.reach(min(stop, position))
             self.forget(min(stop, position))
+            alive()
 
-    def _read_by(self, reading: Reading) -> None:
+    def _read_by(self, reading: Reading, alive: Alive) -> None:
         self._reading = reading
         with kept_random_state():
-            reading.go_to(self._stand)
+            reading.go_to(self._stand, alive)
 
     def _told(self, position: int, note: str) -> tuple[int, Stand]:
         """Where the stream stood at the `note`."""

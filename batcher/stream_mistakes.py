@@ -10,7 +10,7 @@ from batcher.config import DataConfig
 from batcher.mistakes import Mistake, Seen
 from batcher.readers import Readers
 from batcher.shards import Reading, Shards, Stand, shards_of
-from proto.errors import RAISED, raised
+from proto.errors import RAISED, ConfigError, raised
 from proto.types import Array
 
 READ_ELSEWHERE = 16
@@ -55,8 +55,8 @@ def in_processes(name: str, config: DataConfig, seen: Sequence[Seen], shards: in
         readers.go_to(stand)
         same = all(np.array_equal(one.inputs, _inputs(stand, readers)) for one in seen[:READ_ELSEWHERE])
         problem = "" if same else "a worker process reads other values than this one"
-    except ValueError as error:
-        problem = str(error)
+    except ConfigError as error:
+        problem = str(error).removeprefix(f"data.name = {config.name!r}: ")
     finally:
         readers.close()
     if problem:

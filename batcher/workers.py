@@ -69,16 +69,17 @@ class Pool:
         count: int,
         tokens: int = 0,
     ) -> None:
-        """Starts them; each loads the data set `config` itself. `rows` is the size of the largest batch, `tokens` its
-        padded positions (0: any).
+        """Starts them; each loads the data set `config` itself. They read those of the `sources` that are read item by
+        item, of which there must be one. `rows` is the size of the largest batch, `tokens` its padded positions
+        (0: any).
 
         Raises RuntimeError when one of them cannot.
         """
-        self._config, self._seed, self._sources, self._rows = config, seed, sources, rows
-        train = sources["train"]
-        layout = largest(train.one, rows, tokens)
+        self._config, self._seed, self._rows = config, seed, rows
+        self._sources = {kind: source for kind, source in sources.items() if source.by_item}
         first = np.dtype(np.int64).itemsize * count
-        self._memory = Memory.anonymous(AREAS, starts(layout, first)[1])
+        sizes = [starts(largest(source.one, rows, tokens), first)[1] for source in self._sources.values()]
+        self._memory = Memory.anonymous(AREAS, max(sizes))
         self._at = self._memory.view(0, 0, "int64", (count,))
         """The id each process is reading; -1: none."""
         self._free = list(range(AREAS))
@@ -89,9 +90,9 @@ class Pool:
         self.replaced = 0
         self._processes: list[_Process] = []
         try:
-            for kind, source in sources.items():
+            for kind, source in self._sources.items():
                 source.elsewhere = partial(self.begin, kind)
-                source.rows_elsewhere = min(rows, tokens // train.one["inputs"][0][0]) if tokens else rows
+                source.rows_elsewhere = min(rows, tokens // source.shape[0]) if tokens else rows
             for index in range(count):
                 self._processes.append(self._start(index))
             while not all(process.child.ready for process in self._processes):

@@ -50,7 +50,10 @@ def write_part(
     folder = partial(run_dir, name)
     tensors, rest = folder / f"{role}.safetensors", folder / f"{role}.json"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        for place in (folder.parent, folder):
+            place.mkdir(
+                exist_ok=True
+            )  # not the run directory: where that was removed nothing else of it would be there
         with writing():
             save(tensors)
         rest.write_text(json.dumps(plain, allow_nan=True))
@@ -77,6 +80,7 @@ def complete(run_dir: Path, name: str, manifest: Mapping[str, Any]) -> Path:
     path = folder / MANIFEST
     path.write_text(json.dumps(manifest, indent=2))
     _sync(path)
+    _sync(folder)
     folder.rename(final)
     _sync(final.parent)
     passed = [path for path in folder_of(run_dir).glob(".batch-*") if path.name[1:] < name]

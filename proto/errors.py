@@ -12,6 +12,8 @@ RAISED = (Exception, SystemExit)
 OURS = [f"{Path(__file__).parents[1]}/{name}/" for name in ("proto", "batcher", "boss", "assistant", "autoassist")]
 NOT_THEIRS = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), *OURS)
 """How the names of files begin in which no user looks for a mistake."""
+LONGEST = 1000
+"""Characters of an error's own text that are told: some libraries' have a stack of C++ in it."""
 
 
 class ConfigError(ValueError):
@@ -38,7 +40,8 @@ class Refused(ValueError):
 
 def raised(error: BaseException) -> str:
     """What a user's code raised, in one line: type, text, and the last line of the user's that led there."""
-    text = f"{type(error).__name__}: {error}"
+    said = " ".join(str(error).split())[:LONGEST]
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     theirs = [(file, line) for file, line in places if not file.startswith(NOT_THEIRS)]
     return f"{text} ({Path(theirs[-1][0]).name}, line {theirs[-1][1]})" if theirs else text

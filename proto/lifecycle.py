@@ -11,7 +11,6 @@ import shutil
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +21,7 @@ import zmq
 from proto.codec import Codec
 from proto.config import RunConfig, RunInfo, Section, read_toml
 from proto.control import Beat, Done, Failed, Hello, Record, Release, Start, Stop, Welcome
-from proto.errors import RAISED, ConfigError
+from proto.errors import ConfigError, raised
 from proto.messages import Message, Role, Value
 from proto.parent import outlive_sigterm
 from proto.sockets import ALIVE, Port, check_socket_dir, has_writer, refusals
@@ -177,7 +176,7 @@ class Worker:
 
         def patiently(message: Message) -> bool:
             while not port.send(message, to):
-                if self.stopping:
+                if self.stopping or not self.supervised():
                     return False
                 time.sleep(0.0005)
                 self.beat()
@@ -286,9 +285,9 @@ def run_worker(role: Role, body: Callable[[Worker], None]) -> int:
         log.error("%s", error)
         worker.last_words(worker.failed("config", str(error)))
         return 2
-    except RAISED as error:  # the outermost loop of the process: everything ends in the log and in one line
-        log.exception("crashed")
-        worker.last_words(worker.failed("crash", traceback.format_exception_only(error)[-1].strip()))
+    except BaseException as error:  # the outermost loop of the process: everything ends in the log and in one line
+        log.exception("crashed")  # KeyboardInterrupt, too: no Ctrl-C gets here, but what user code raises does
+        worker.last_words(worker.failed("crash", raised(error)))
         return 1
     finally:
         worker.close()

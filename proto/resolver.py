@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zlib import crc32
 
 from proto.errors import RAISED, ConfigError, nearest, raised
 
@@ -149,7 +150,9 @@ def _load(key: str, name: str, place: str) -> ModuleType:
                 sys.path.append(os.getcwd())
             return importlib.import_module(place)
         path = Path(place).resolve()
-        spec = importlib.util.spec_from_file_location(f"_autoassist_user_{path.stem}", path)
+        # By its path, the same in every process: of two files build.py each is found by what is pickled of its classes.
+        module_name = f"_autoassist_user_{path.stem}_{crc32(bytes(path)):08x}"
+        spec = importlib.util.spec_from_file_location(module_name, path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

@@ -74,6 +74,8 @@ def _read(path: Path, separator: str) -> dict[str, Column]:
     with reading(path), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file, delimiter=separator, skipinitialspace=True)
         header = [name.strip() for name in next(lines, [])]
+        if twice := {name for name in header if header.count(name) > 1}:
+            raise ValueError(f"{path.name} has two columns {min(twice)!r}; give each a name of its own")
         rows = []
         for row in lines:
             if len(row) != len(header) and row:

@@ -9,11 +9,11 @@ own. It asks `Candidates` only for what it needs; what it does not ask for is no
 """
 
 from batcher.policies.assisted import Assist, AutoAssist
-from batcher.policies.candidates import Candidates, Policy, Progress
+from batcher.policies.candidates import Candidates, Policy, Progress, told
 from batcher.policies.losses import Importance, InfoBatch, Ledger, SelectiveBackprop, SelfPaced
 from batcher.policies.plain import Curriculum, Random, Uniform
 
 __all__ = [
     "Assist", "AutoAssist", "Candidates", "Curriculum", "Importance", "InfoBatch", "Ledger", "Policy", "Progress",
-    "Random", "SelectiveBackprop", "SelfPaced", "Uniform",
+    "Random", "SelectiveBackprop", "SelfPaced", "Uniform", "told",
 ]  # fmt: skip

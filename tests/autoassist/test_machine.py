@@ -158,16 +158,25 @@ class TestFailure:
 
     @pytest.mark.parametrize(
         ("code", "reason"),
-        [(-9, "boss was killed by SIGKILL"), (3, "boss ended with exit code 3"), (0, "boss ended with exit code 0")],
+        [
+            (-9, "boss was killed by SIGKILL"),
+            (3, "boss ended with exit code 3, without a word on why"),
+            (0, "boss ended with exit code 0, without a word on why"),
+        ],
     )
     def test_a_worker_that_is_gone_without_a_word_is_named(self, code, reason, data_spec):
         m = running(data_spec)
         assert stops(m.exited("boss", code, 2.0)) == {"batcher", "assistant"}
         assert (m.exit_code, m.reason) == (1, reason)
 
-    def test_once_training_has_begun_exit_code_2_of_a_worker_is_a_crash(self, data_spec):
+    def test_exit_code_2_without_a_word_is_a_crash_whose_log_must_stay(self, data_spec):
+        for m in (machine(), built(data_spec), running(data_spec)):
+            m.exited("boss", 2, 2.0)
+            assert m.exit_code == 1
+
+    def test_once_training_has_begun_what_the_user_can_mend_is_a_failure(self, data_spec):
         m = running(data_spec)
-        m.exited("boss", 2, 2.0)
+        say(m, "batcher", failed("batcher", "config", "x = 1: no"))
         assert m.exit_code == 1
 
     def test_the_first_failure_is_the_one_that_is_told(self, data_spec):
@@ -318,6 +327,13 @@ class TestRestart:
         m = running(data_spec)
         assert stops(say(m, "batcher", failed("batcher", "config", "batcher.max_bad = 3: 4"))) == {"boss"}
         assert (m.exit_code, m.reason) == (1, "batcher.max_bad = 3: 4")
+
+    def test_nor_is_it_said_that_restarts_might_have_helped(self, data_spec):
+        m = running(data_spec, max_restarts=1)
+        m.exited("batcher", -9, 2.0)
+        come_back(m, "batcher", 101, 2.0)
+        say(m, "batcher", Failed(role="batcher", pid=101, kind="config", text="data.name = 'x': no", values={}))
+        assert m.reason == "data.name = 'x': no"
 
     def test_the_boss_alone_is_not_started_again(self, data_spec):
         m = running(data_spec)

@@ -11,7 +11,8 @@ from autoassist import launch as module
 from autoassist.config import load
 from autoassist.launch import launch, resume
 from autoassist.machine import Machine
-from autoassist.rundir import sweep_folder
+from autoassist.rundir import locked, sweep_folder
+from autoassist.status import show
 from proto import checkpoint
 from proto.config import RunConfig
 from proto.errors import ConfigError
@@ -144,6 +145,21 @@ def test_a_folder_that_is_no_run_cannot_be_gone_on_with(console, tmp_path):
     for folder in (tmp_path / "none", tmp_path):
         with pytest.raises(ConfigError, match=r"^--resume = '.*': no run directory that `autoassist launch` made$"):
             resume(folder, console)
+
+
+def test_a_serial_run_is_seen_to_be_under_way(settings, console, tmp_path):
+    run_dir = tmp_path / "runs" / "r"
+    run_dir.mkdir(parents=True)
+    (run_dir / "config.toml").touch()
+    assert show(run_dir, console) == 1
+    with locked(run_dir):
+        assert show(run_dir, console) == 0
+        with pytest.raises(ConfigError, match=r"is used by a run that is under way; choose another name"):
+            launch(settings("run.name=r"), console)
+        with pytest.raises(ConfigError, match=r"^--resume = .*: this run is under way; stop it first$"):
+            resume(run_dir, console)
+    said = [line for line in console.file.getvalue().splitlines() if line.startswith("r ")]
+    assert said == ["r ended without a summary: it was killed", "r is under way"]
 
 
 def test_a_run_that_exists_is_left_alone(settings, console, tmp_path):

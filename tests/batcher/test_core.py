@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -211,6 +212,51 @@ def test_an_instance_that_is_not_finite_is_skipped_and_said_so(split: Any) -> No
     assert [batch.seq for batch in found] == list(range(len(found)))
     candidates = sum(batch.candidates for batch in found)
     assert 200 + sum(int(batch.dropped.sum()) for batch in found) == candidates
+
+
+TIRED = """
+import numpy as np
+
+class Tired:
+    assistant, calls = "none", 0
+
+    def __call__(self, candidates):
+        self.calls += 1
+        if self.calls > 3:
+            {end}
+        return np.ones(len(candidates)), np.ones(len(candidates))
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "problem"),
+    [
+        ("raise KeyError(candidates.size)", r"raises KeyError: 100 \(mine\.py, line 10\); needed: p and w"),
+        ("raise SystemExit('enough')", r"raises SystemExit: enough \(mine\.py, line 10\)"),
+        ("return None", r"raises TypeError: .*; needed: p and w, float32 \[n\] each"),
+        ("return [], []", r"returned p with shape \[0\] for \d+ candidates"),
+    ],
+)
+def test_what_a_policy_does_wrong_in_training_is_one_line_that_names_it(end: str, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(TIRED.format(end=end))
+    core = opened(numbered(100), policy=f"{path}:Tired", budget=2.0)
+    with pytest.raises(ConfigError, match=rf"^policy\.name = '.*/mine\.py:Tired': {problem}"):
+        batches(core)
+    assert core.metrics()["candidates"] > 0, "in training"
+
+
+def test_what_a_fill_raises_in_training_is_one_line_that_names_the_data_set() -> None:
+    class Torn(ArraySplit):
+        def fill(self, ids: Any, out: Any) -> None:
+            if 50 in ids:
+                raise OSError("the file was replaced")
+            super().fill(ids, out)
+
+    split = Torn(np.zeros((100, 6), np.float32), np.arange(100) % 3)
+    core = opened(Data(split))
+    with pytest.raises(ConfigError, match=r"^data\.name = 'toy': its fill\(ids, out\) raises OSError: the file was"):
+        batches(core)
 
 
 def test_unknown_policies_and_arguments_are_refused() -> None:

@@ -21,6 +21,7 @@ from batcher.readers import PORTION_BYTES, Readers
 from boss.account import Account
 from proto.batches import Batch
 from proto.config import RunConfig
+from proto.errors import ConfigError
 
 SUPPORT = Path(sharded.__file__).parent
 Make = Callable[..., BatcherCore]
@@ -67,7 +68,7 @@ def content(found: list[Batch]) -> list[tuple[bytes, bytes]]:
     return [(batch.ids.tobytes(), batch.arrays["inputs"].tobytes()) for batch in found]
 
 
-@pytest.mark.parametrize(("workers", "kind"), [(1, "Epochs"), (4, "Stateful")])
+@pytest.mark.parametrize(("workers", "kind"), [(1, "Epochs"), (4, "Stateful"), (1, "Wide")])
 def test_ids_and_bytes_do_not_depend_on_the_number_of_processes(make: Make, workers: int, kind: str) -> None:
     assert content(batches(make(workers, kind=kind))) == content(batches(make(0, kind=kind)))
 
@@ -117,7 +118,7 @@ def test_an_instance_that_ends_its_process_once_is_read_by_the_next(make: Make, 
 def test_one_that_ends_its_process_twice_ends_the_run_in_one_line(make: Make) -> None:
     core = make(1, sizes=(300, 200), kills=[1, 180])
     with pytest.raises(
-        ValueError, match=r"reads shards 0, 1 of the stream was killed by SIGKILL, twice in a row, after"
+        ConfigError, match=r"reads shards 0, 1 of the stream was killed by SIGKILL, twice in a row, after"
     ):
         batches(core)
 
@@ -127,7 +128,8 @@ def test_what_a_shard_raises_is_raised_where_it_would_be_without_processes(make:
     trained = []
     for workers in (0, 2):
         core = make(workers, **options)
-        with pytest.raises(ValueError, match="shard 1 of the stream failed at position 160: OSError: the line is dead"):
+        problem = r"^data\.name = 'toy': shard 1 of the stream failed at position 160: OSError: the line is dead"
+        with pytest.raises(ConfigError, match=problem.replace("toy", ("toy", "sharded:data")[workers > 0])):
             batches(core)
         trained.append(core.metrics()["candidates"])
     assert trained[0] == trained[1]
@@ -136,7 +138,7 @@ def test_what_a_shard_raises_is_raised_where_it_would_be_without_processes(make:
 
 def test_what_cannot_be_sent_is_told(make: Make) -> None:
     core = make(1, sizes=(200, 200), unsendable=[1, 160])
-    with pytest.raises(ValueError, match=r"an instance of shard 1 cannot be sent .*or set batcher\.workers = 0"):
+    with pytest.raises(ConfigError, match=r"an instance of shard 1 cannot be sent .*or set batcher\.workers = 0"):
         batches(core)
 
 
@@ -145,6 +147,20 @@ def test_a_process_that_cannot_load_the_data_says_why(make: Make) -> None:
         RuntimeError, match=r"reads shards 0, 1, 2, 3, \.\.\. of the stream cannot load .*no such folder"
     ):
         make(1, plugin="not_in_a_worker")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_that_it_lives_is_said_while_what_was_had_is_passed_over(make: Make, workers: int) -> None:
+    options: Any = {"sizes": (200, 200), "epoch_size": 80}
+    account = Account()
+    for batch in batches(make(0, **options))[:20]:
+        account.add(batch)
+    core = make(workers, kind="Slow", **options)
+    signs: list[float] = []
+    core.alive = lambda: signs.append(time.monotonic())
+    core.open(account.open(incarnation=0, slots=1, eval_every=0.0))
+    core.next(0, 0, lend)
+    assert len(signs) > 1
 
 
 def test_little_is_read_ahead(make: Make, tmp_path: Path) -> None:

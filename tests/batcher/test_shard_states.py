@@ -6,6 +6,7 @@ import pytest
 from sharded import Stateful
 
 from batcher.shards import Shards, Stand
+from proto.errors import ConfigError
 
 
 class Forgetful(Stateful):
@@ -30,7 +31,7 @@ def after(stream: Any, count: int) -> Stand:
 
 def test_what_load_state_dict_raises_names_the_stream() -> None:
     stand = after(Forgetful((100,), {}), 40)
-    with pytest.raises(ValueError, match=r"toy: load_state_dict\(\) of the stream raises KeyError"):
+    with pytest.raises(ConfigError, match=r"^data\.name = 'toy': load_state_dict\(\) of the stream raises KeyError"):
         Shards(Forgetful((100,), {}), "toy", 0).go_to(stand)
 
 

@@ -134,10 +134,11 @@ def test_states_too_large_for_a_batch_are_said_once_and_not_used(caplog: pytest.
 
 def test_what_a_shard_raises_is_told_with_its_number() -> None:
     with pytest.raises(
-        ValueError, match=r"toy: shard 1 of the stream failed at position 20: OSError: the line is dead"
+        ConfigError,
+        match=r"^data\.name = 'toy': shard 1 of the stream failed at position 20: OSError: the line is dead",
     ):
         batches(begun(sharded.data(fails=[1, 20])))
-    with pytest.raises(ValueError, match="toy: the stream gave no instance when it was begun at position 0"):
+    with pytest.raises(ConfigError, match="'toy': the stream gave no instance when it was begun at position 0"):
         begun(sharded.data(sizes=(0, 0)))
 
 

@@ -257,14 +257,14 @@ class Exiting(Failing):
 @pytest.mark.parametrize(
     ("stream", "text"),
     [
-        (Failing(), "toy: the stream failed at position 300: OSError: the line is dead"),
-        (Exiting(), "toy: the stream failed at position 300: SystemExit: no more"),
-        (Numbers(0), "toy: the stream gave no instance when it was begun at position 0"),
-        (iter([Numbers().item(k) for k in range(300)]), "toy: the stream gave no instance when it was begun at posi"),
+        (Failing(), "the stream failed at position 300: OSError: the line is dead"),
+        (Exiting(), "the stream failed at position 300: SystemExit: no more"),
+        (Numbers(0), "the stream gave no instance when it was begun at position 0"),
+        (iter([Numbers().item(k) for k in range(300)]), "the stream gave no instance when it was begun at posi"),
     ],
 )
 def test_a_stream_that_fails_or_cannot_be_begun_again_ends_the_run_in_one_line(stream: Any, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ConfigError, match=rf"^data\.name = 'toy': {text}"):
         batches(begin(make(stream)))
 
 

@@ -90,6 +90,15 @@ def test_bytes_do_not_depend_on_the_number_of_workers(make_core, args, numbers):
         assert (again[2] == targets).all()
 
 
+def test_a_stream_is_read_by_the_batcher_while_they_read_the_test_split(make_core):
+    core = make_core(1, "stream")
+    found = batches(core)
+    assert np.concatenate([batch.ids for batch in found if batch.kind == "train"]).tolist() == list(range(80))
+    assert np.concatenate([batch.ids for batch in found if batch.kind == "test"]).tolist() == list(range(40))
+    assert core.skipped == []
+    assert core.pool.cpu_s > 0
+
+
 def test_randomness_differs_by_pass_and_seed_and_instance_and_not_by_batch_size(make_core):
     ids, inputs, _ = content(make_core(budget=2.0))
     first, second = (

@@ -39,6 +39,20 @@ def test_two_runs_in_one_directory_ctrl_c_twice_and_what_status_says_meanwhile(s
     assert autoassist(run, "status", str(run.run_dir)).returncode == 1
 
 
+@pytest.mark.parametrize("serial", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_run_directory_that_is_removed_ends_the_run(serial, start_endless):
+    run = start_endless(f"run.serial={str(serial).lower()}", "boss.checkpoint_every=0.1")
+    run.until(lambda: run.records("progress"), "the first steps")
+    run.run_dir.rename(run.folder / "moved")
+    assert run.wait(20) == 1, run.stdout + run.stderr
+    assert "run.dir = " in run.stdout
+    assert "was removed or moved in mid-run: nothing can be kept" in run.stdout
+    assert "to go on" not in run.stdout
+    assert not run.run_dir.exists(), "no checkpoint has made it anew"
+    assert "Traceback" not in run.stdout + run.stderr
+    assert run.left() == []
+
+
 @pytest.mark.slow
 def test_everything_suspended_is_no_false_alarm(start_run):
     run = start_run("run.budget=30", "boss.model=linear", "boss.threads=1", "run.hang_s=3")

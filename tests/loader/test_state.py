@@ -56,6 +56,22 @@ def test_another_loader_goes_on_from_a_state_exactly(points, tmp_path):
         loader.load_state_dict(saved["loader"])
 
 
+def test_a_loader_that_is_told_of_an_earlier_state_forgets_later_ones(points, tmp_path):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    with Loader(points, run_dir=tmp_path / "run", **HOW) as loader:
+        train(loader, model, 20)
+        earlier, weights = loader.state_dict(), io.BytesIO()
+        torch.save(model.state_dict(), weights)
+        rest = train(loader, model, 12)
+        loader.state_dict()
+        for _ in range(2):
+            loader.load_state_dict(earlier)
+            weights.seek(0)
+            model.load_state_dict(torch.load(weights))
+            assert train(loader, model, 12) == rest
+
+
 @pytest.mark.slow
 def test_a_state_of_another_data_set_is_refused(points):
     how = {"batch_size": 50, "budget": 1, "policy": "autoassist"}

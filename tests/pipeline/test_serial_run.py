@@ -69,3 +69,54 @@ def test_what_is_kept_is_exactly_what_three_deterministic_processes_keep(start_r
     assert serial["kept_fraction"] < 0.95, "something is dropped"
     for key in ("kept_fraction", "candidates", "dropped_per_class", "trained_per_class", "test_accuracy"):
         assert serial[key] == processes[key], key
+
+
+ELSEWHERE = """
+import os
+import numpy as np
+
+class Split:
+    targets = np.arange(60) % 3
+    reads = 0
+
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, index):
+        self.reads += 1
+        if self.reads > int(os.environ.get("READS", 10**6)):
+            raise OSError("planned failure")
+        return np.full(4, index, np.float32), int(self.targets[index])
+
+def data():
+    os.chdir("elsewhere")
+    import torch
+    open("seen", "w").write(str(torch.are_deterministic_algorithms_enabled()))
+    return Split(), Split()
+"""
+
+
+def test_user_code_that_changes_the_working_directory_changes_nothing_else(start_run, tmp_path):
+    (tmp_path / "data.py").write_text(ELSEWHERE)
+    (tmp_path / "elsewhere" / "runs" / "r").mkdir(parents=True)
+    words = (*SERIAL, "data.name=./data.py:data", "batcher.batch_size=10", "boss.model=linear", "run.budget=3")
+    run = start_run(*words, "run.deterministic=true")
+    assert run.wait() == 0, run.stdout + run.stderr
+    assert (tmp_path / "elsewhere" / "seen").read_text() == "True", "as in the Boss's process"
+    assert list((tmp_path / "elsewhere" / "runs" / "r").iterdir()) == []
+    assert run.summary()["boss_instances"] == 180
+    assert run.records("eval")
+    assert (run.run_dir / "checkpoints").is_dir()
+
+
+def test_what_was_trained_before_the_data_failed_is_kept(start_run, tmp_path, monkeypatch):
+    (tmp_path / "data.py").write_text(ELSEWHERE.replace("    os.chdir", "    # "))
+    monkeypatch.setenv("READS", "300")
+    words = (*SERIAL, "data.name=./data.py:data", "batcher.batch_size=10", "batcher.max_bad=0", "boss.model=linear")
+    run = start_run(*words, "run.budget=100000", "boss.checkpoint_every=1", "boss.accumulate=4")
+    assert run.wait() == 75, run.stdout + run.stderr
+    summary = run.summary()
+    assert summary["exit_reason"].startswith("batcher.max_bad = 0: ")
+    assert summary["exit_reason"] in run.stdout
+    assert summary["boss_instances"] >= 60
+    assert f"autoassist launch --resume {run.run_dir.relative_to(tmp_path)}" in run.stdout

@@ -1,3 +1,4 @@
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,15 @@ def test_a_file_and_callable_is_found(here: Path, name: str) -> None:
     (here / "sub").mkdir()
     (here / "mine.py").write_text("def data():\n    return 6\n")
     assert resolve("data.name", name, BUILTINS)() == 6
+
+
+def test_two_files_of_one_name_are_two_modules(here: Path) -> None:
+    made = []
+    for folder in ("data", "policies"):
+        (here / folder).mkdir()
+        (here / folder / "build.py").write_text(f"class Thing:\n    folder = {folder!r}\n")
+        made.append(resolve("data.name", f"./{folder}/build.py:Thing", BUILTINS)())
+    assert [pickle.loads(pickle.dumps(thing)).folder for thing in made] == ["data", "policies"]
 
 
 def test_a_misspelt_name_gets_the_nearest_one() -> None:

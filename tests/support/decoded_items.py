@@ -4,7 +4,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,19 @@ def with_torch(**options: Any) -> Data:
     import torch  # noqa: F401
 
     return data(torch=True, **options)
+
+
+class Walk:
+    """A stream of the same instances."""
+
+    def __iter__(self) -> Iterator[Any]:
+        split = Split()
+        yield from (split[index] for index in range(SIZE))
+
+
+def stream() -> Data:
+    """A stream that cannot be sharded, beside a split whose items can be read one by one."""
+    return Data(Walk(), Split(), class_names=("a", "b", "c"), epoch_size=SIZE)
 
 
 def not_in_a_worker() -> Data:

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,14 @@ class Wide(Shards):
     def item(self, k: int) -> Any:
         inputs, label = super().item(k)
         return np.pad(inputs, (0, WIDE_BYTES // 4 - len(inputs))), label
+
+
+class Slow(Shards):
+    """The same, each instance of which takes a while."""
+
+    def item(self, k: int) -> Any:
+        time.sleep(0.004)
+        return super().item(k)
 
 
 class Epochs(Shards):

@@ -69,6 +69,7 @@ def test_another_separator_and_a_packed_file(tmp_path: Path) -> None:
         ("x,sold\n1,a\nnan,b\n", {}, r"column 'x': 'nan' is no number"),
         ("x,sold\n1,a\n,b\n", {}, r"column 'x': '' is no number"),
         ("x,sold\n1,2.5\n1,\n", {"regression": True}, r"column 'sold': '' is no number"),
+        ("x,sold,x\n1,a,2\n", {}, r"train\.csv has two columns 'x'"),
         ("x,sold\n", {}, r"train\.csv has no line after its header"),
         ("", {}, r"train\.csv has no line after its header"),
         ("x,sold\n" + "".join(f"a{k},b\n" for k in range(1001)), {}, r"column 'x' .* has 1001 different values"),
