@@ -22,11 +22,13 @@ from autoassist.sweep import Summary
 
 @dataclass(frozen=True)
 class Results:
-    """The summaries of the runs that count, of each arm one a seed and in the same order, and what tuning chose."""
+    """The summaries of the runs that count, of each arm one a seed and in the same order; what tuning chose, and which
+    of its runs failed."""
 
     plan: Plan
     chosen: Mapping[Arm, Words]
     runs: Mapping[Arm, Sequence[Summary]]
+    failed: Sequence[str] = ()
 
     @property
     def timed(self) -> bool:

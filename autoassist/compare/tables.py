@@ -12,6 +12,23 @@ from autoassist.compare.results import Results
 from autoassist.report import Grid, Report
 
 UNKNOWN = "not measured"
+FEW_CLASSES = 20
+"""Among more, a class that is never told right is nothing unusual."""
+INTERVALS = (
+    "In brackets: 90 % intervals, paired by seed (Student's t). They say what other seeds would give on this test "
+    "split; another test split may say something else, above all a small one."
+)
+RATIOS = (
+    "Boss epochs / uniform's: the arm's budget over what uniform needs for the same accuracy. Below 1 is a gain; where "
+    "the interval contains 1 there is no gain; where uniform's budgets do not bracket the accuracy it is not measured."
+)
+MISHAPS = {
+    "restarts": "Workers were restarted in",
+    "instances_skipped": "Instances were skipped, since they could not be read, in",
+    "losses_quarantined": "Losses were not finite, and left out, in",
+    "batches_uniform": "Batches had everything kept, since the Assistant was too late, in",
+}
+"""Keys of a summary, and what they mean for a comparison."""
 
 
 def facts_of(plan: Plan, device: Any) -> dict[str, Any]:
@@ -41,13 +58,14 @@ def figures(results: Results, target: float | None) -> dict[str, Any]:
 def report(results: Results, found: Mapping[str, Any], facts: Mapping[str, Any]) -> Report:
     """The report on `found`, the figures of `results`."""
     rows = found["arms"]
-    tables = [_accuracy(rows), _classes(rows)]
+    tables = [_accuracy(rows), _classes(rows, results.plan.tuned)]
     if results.timed:
         tables += [_cost(rows), _cpu(rows)]
     if "target" in found:
         tables.append(_target(found["target"]))
-    title = f"{facts['model']} on {facts['data']}, {len(facts['seeds'])} seeds, {facts['device']}"
-    return Report(title, facts, tables, _notes(results))
+    seeds = f"{len(facts['seeds'])} seed{'s' * (len(facts['seeds']) > 1)}"
+    title = f"{facts['model']} on {facts['data']}, {seeds}, {facts['device']}"
+    return Report(title, facts, tables, [*_notes(results), *_warnings(results, rows)])
 
 
 def span(estimate: Mapping[str, Any] | None, form: str, factor: float = 1.0) -> str:
@@ -77,34 +95,31 @@ def _grid(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> G
 
 
 def _accuracy(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    def verdict(row: Mapping[str, Any]) -> str:
-        return ": ".join(filter(None, (row["verdict"], row["why"]))) if "verdict" in row else "-"
-
     return _grid(
         rows,
         {
-            "tuned": lambda row: ", ".join(word.partition(".")[2] for word in row["tuned"]) or "-",
             "accuracy, %": lambda row: span(row["accuracy"], ".2f", 100),
             "minus uniform, points": lambda row: (
                 span(row["minus_uniform"], "+.2f", 100) if "minus_uniform" in row else "-"
             ),
             "Boss epochs / uniform's": lambda row: _ratio(row, "ratio_boss_epochs"),
-            "verdict": verdict,
+            "verdict": lambda row: row.get("verdict", "-"),
         },
     )
 
 
-def _classes(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    return _grid(
-        rows,
-        {
-            "macro-F1": lambda row: _number(row["macro_f1"], ".4f"),
-            "worst class, %": lambda row: _number(row["worst_class_accuracy"], ".2f", 100),
-            "kept fraction": lambda row: _number(row["kept_fraction"], ".2f"),
-            "least to most kept class": _kept,
-            "optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f"),
-        },
-    )
+def _classes(rows: Sequence[Mapping[str, Any]], tuned: bool) -> Grid:
+    columns: dict[str, Column] = {
+        "tuned": lambda row: ", ".join(word.partition(".")[2] for word in row["tuned"]) or "-",
+        "macro-F1": lambda row: _number(row["macro_f1"], ".4f"),
+        "worst class, %": lambda row: _number(row["worst_class_accuracy"], ".2f", 100),
+        "kept fraction": lambda row: _number(row["kept_fraction"], ".2f"),
+        "least to most kept class": _kept,
+        "optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f"),
+    }
+    if not tuned:
+        del columns["tuned"]
+    return _grid(rows, columns)
 
 
 def _cost(rows: Sequence[Mapping[str, Any]]) -> Grid:
@@ -147,12 +162,10 @@ def _target(target: Mapping[str, Any]) -> Grid:
 
 
 def _notes(results: Results) -> list[str]:
+    """How the runs were made, and how to read what came of them."""
     plan = results.plan
-    notes = [
-        "In brackets: 90 % intervals, paired by seed (Student's t). A ratio below 1 is a gain; where its interval "
-        "contains 1 there is no gain; where uniform's budgets do not bracket an arm's accuracy it is not measured.",
-        "The test split was evaluated once a run, at its end.",
-    ]
+    notes = [INTERVALS if plan.seeds > 1 else "One seed has no interval, and so no verdict.", RATIOS]
+    notes.append("The test split was evaluated once a run, at its end.")
     if plan.tuned:
         split = "the validation split"
         if plan.tune_val_fraction != plan.settings.data.val_fraction:
@@ -165,16 +178,61 @@ def _notes(results: Results) -> list[str]:
             f"Tuning: each arm at each budget tried {_grid_text(plan.grid)} with {seeds} and took the best accuracy on "
             f"{split}. No tuning run saw the test split."
         )
-        notes += _edges(results)
     else:
         notes.append("Nothing was tuned: what suits one arm may not suit another.")
-    notes += _idle(results)
     if not results.timed:
         notes.append("Serial runs, all in one process: wall-clock, and CPU seconds of each process, are not measured.")
     if plan.arms_called(PLAIN):
         form = plan.launches[PLAIN][0]
         notes.append(f"dataloader: a plain PyTorch loop, {form}, the fastest of those that were tried.")
     return notes
+
+
+def _warnings(results: Results, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What keeps these runs from showing more, or should be looked into."""
+    return [
+        *_unbracketed(rows) * (results.plan.seeds > 1),
+        *_edges(results),
+        *_idle(results),
+        *_blind(rows),
+        *_mishaps(results),
+    ]
+
+
+def _unbracketed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Which arms have no ratio, and what would give them one."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("why") and row["verdict"] != "never selected":
+            found.setdefault(row["why"], []).append(row["arm"])
+    return [f"No ratio for {', '.join(arms)}: {why}; add a smaller or a larger one." for why, arms in found.items()]
+
+
+def _blind(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Arms that have not learned to tell a class at all, where classes are few."""
+    blind = [
+        row["arm"] for row in rows if row["worst_class_accuracy"] == 0 and len(row["kept_per_class"]) <= FEW_CLASSES
+    ]
+    if not blind:
+        return []
+    return [
+        f"Some class was never told right by {', '.join(blind)}: an accuracy that answering with the most frequent "
+        "class has too shows nothing. Try larger budgets, or other rates."
+    ]
+
+
+def _mishaps(results: Results) -> list[str]:
+    """What happened in the runs that count and does not happen in a plain comparison; which tuning runs failed."""
+    notes = [f"Failed in tuning, and so not chosen: {', '.join(results.failed)}."] if results.failed else []
+    for key, what in MISHAPS.items():
+        counts = {arm.label: sum(_count(run.get(key)) for run in results.runs[arm]) for arm in results.plan.arms}
+        hit = ", ".join(f"{label} {count:,}" for label, count in counts.items() if count)
+        notes += [f"{what}: {hit}."] if hit else []
+    return notes
+
+
+def _count(value: Any) -> int:
+    return len(value) if isinstance(value, list) else int(value or 0)
 
 
 def _idle(results: Results) -> list[str]:
@@ -184,8 +242,8 @@ def _idle(results: Results) -> list[str]:
         return []
     return [
         f"Never selected: {idle}. All candidates were kept, which is plain training and says nothing about the policy. "
-        f"If it has a gate, as assist has, the gate stayed closed: it opens after {BEGINS} Boss steps at the earliest, "
-        "once selecting surely gains something. Try a larger budget."
+        f"The gate of assist opens after {BEGINS} Boss steps at the earliest, once selecting surely gains something; "
+        "policies that go by past losses keep all of the first pass. Try a larger budget."
     ]
 
 

@@ -1,5 +1,6 @@
 """Whole comparisons, in one process, of a linear model on toy data."""
 
+import errno
 import json
 
 import pytest
@@ -9,6 +10,7 @@ from autoassist.compare.arms import parse_arms, parse_grid
 from autoassist.compare.command import best, compare, tune_fraction
 from autoassist.compare.plan import Plan
 from autoassist.config import load
+from autoassist.report import Report
 from autoassist.rundir import sweep_folder
 from autoassist.sweep import Stopped
 from proto.errors import ConfigError
@@ -38,7 +40,7 @@ def test_two_identical_arms_under_two_names_are_no_gain(settings, console):
     assert len(arms["autoassist@2"]["kept_per_class"]) == 3
     assert arms["uniform@2"]["train_s"] is None, "serial runs have no wall-clock"
     text = (sweep_folder(settings, "compare") / "compare.md").read_text()
-    assert "| one@1 | - |" in text
+    assert "| one@1 | " in text
     assert "no gain" in console.file.getvalue()
     assert {path.name for path in sweep_folder(settings, "compare").glob("*.png")} == {
         "accuracy.png",
@@ -123,6 +125,34 @@ def test_the_best_on_validation_is_chosen_and_what_failed_is_not(settings):
     assert set(best(tuned, make).values()) == {("boss.lr=0.2",)}
     with pytest.raises(Stopped):
         best([one for one in tuned if one[1] == ("boss.lr=0.4",)], make)
+
+
+def test_a_rate_that_ruins_a_serial_run_is_not_chosen(settings, console):
+    plan = plan_of(settings, "uniform", budgets=(1,), tune=["boss.lr=1e30,0.1"], seeds=1)
+    assert compare(plan, None, console) == 0
+    assert [row["tuned"] for row in found(settings)["arms"]] == [["boss.lr=0.1"]]
+    assert "tune-uniform@1-0-0: RuntimeError: step 3: 3 batches in a row had no finite loss" in console.file.getvalue()
+    assert "Failed in tuning, and so not chosen: tune-uniform@1-0-0." in found(settings)["notes"]
+
+
+def test_a_policy_that_does_not_take_a_value_is_refused_before_any_run(settings, console):
+    plan = plan_of(settings, "random", tune=["policy.args.fraction=0.5,half"])
+    with pytest.raises(ConfigError, match=r"^policy\.args\.fraction = 'half': wrong type; needed: a number$"):
+        compare(plan, None, console)
+    assert not sweep_folder(settings, "compare").exists()
+
+
+def test_a_full_disk_is_one_line_and_what_was_made_is_kept(settings, console, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    plan = plan_of(settings, "uniform", budgets=(1,), seeds=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Report, "write", full)
+        with pytest.raises(ConfigError, match="No space left on device; the same command goes on"):
+            compare(plan, None, console)
+    assert compare(plan, None, console) == 0
+    assert "1 runs of 1 arms, 0 still to be made" in console.file.getvalue()
 
 
 def test_ctrl_c_in_tuning_is_no_failed_rate(settings):
