@@ -60,11 +60,18 @@ def write(made: Made, folder: Path, target: float | None, console: Console) -> N
 
 
 def tune_fraction(settings: Settings) -> float:
-    """`data.val_fraction` for tuning: as configured; where that gives no validation split, a tenth."""
+    """`data.val_fraction` for tuning: as configured; where that gives no validation split, a tenth.
+
+    Raises ConfigError for a stream without a validation split, of which none can be cut off.
+    """
     from batcher import plugin
 
-    if settings.data.val_fraction or plugin.load(settings.data).validation is not None:
+    data = plugin.load(settings.data)
+    if data.validation is not None:
         return settings.data.val_fraction
+    if plugin.is_stream(data.train):
+        problem = "is a stream without a validation split, which --tune needs; give it one"
+        raise ConfigError("data.name", settings.data.name, problem)
     return VAL_FRACTION
 
 

@@ -114,6 +114,13 @@ def test_tuning_takes_the_validation_split_there_is(settings):
     assert tune_fraction(settings.model_copy(update={"data": cut})) == 0.3
 
 
+def test_a_stream_has_nothing_to_cut_a_validation_split_from(settings, tmp_path):
+    (tmp_path / "walked.py").write_text("def data():\n    return map(lambda k: ([0.0], k % 2), range(9))\n")
+    data = settings.data.model_copy(update={"name": "./walked.py:data", "epoch_size": 9})
+    with pytest.raises(ConfigError, match="is a stream without a validation split, which --tune needs"):
+        tune_fraction(settings.model_copy(update={"data": data}))
+
+
 def test_the_best_on_validation_is_chosen_and_what_failed_is_not(settings):
     tuned = plan_of(settings, "autoassist", budgets=(1,), tune=["boss.lr=0.1,0.2,0.4"]).tuning()
 
