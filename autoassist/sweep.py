@@ -48,6 +48,8 @@ class Sweep:
 
     def __init__(self, folder: Path, file: TextIO, console: Console) -> None:
         self.folder, self._file, self._console = folder, file, console
+        self.left = 0
+        """Runs still to be made, as far as is known; for the user's eyes alone."""
         lines = (folder / RESULTS).read_text(errors="replace").splitlines()
         self._rows: dict[str, dict[str, Any]] = {row["run"]: row for row in map(_row, lines) if row is not None}
 
@@ -87,7 +89,9 @@ class Sweep:
     def make(self, run: Run) -> Summary:
         """The summary of `run`, which is made unless it is finished. Raises Stopped when it does not end well."""
         if not self.done(run):
-            self._console.print(f"{run.name} ...", highlight=False, markup=False, soft_wrap=True)
+            left = f" ({self.left} left)" if self.left else ""
+            self._console.print(f"{run.name} ...{left}", highlight=False, markup=False, soft_wrap=True)
+            self.left = max(self.left - 1, 0)
             self._rows[run.name] = self._make(run)
             self._file.write(json.dumps(self._rows[run.name]) + "\n")
         summary: Summary = self._rows[run.name]["summary"]

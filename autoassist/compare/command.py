@@ -109,9 +109,11 @@ def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False)
         counting = plan.final({})
         known = [one for _, _, one in tuned] or [one for _, one in counting]
         # Those that count are known by name alone before tuning has chosen.
-        left = sum([not sweep.done(one) for one in known] + [not sweep.has(one.name) for _, one in counting if tuned])
+        sweep.left = sum(
+            [not sweep.done(one) for one in known] + [not sweep.has(one.name) for _, one in counting if tuned]
+        )
         tuning = f" and {len(tuned)} to tune them" if tuned else ""
-        text = f"{len(counting)} runs of {len(plan.arms)} arms{tuning}, {left} still to be made: {folder}"
+        text = f"{len(counting)} runs of {len(plan.arms)} arms{tuning}, {sweep.left} still to be made: {folder}"
         console.print(text, highlight=False, soft_wrap=True)
         chosen = best(tuned, sweep.make)
         made: dict[Arm, list[Run]] = {arm: [] for arm in plan.arms}

@@ -14,6 +14,8 @@ from autoassist.report import Grid, Report
 UNKNOWN = "not measured"
 FEW_CLASSES = 20
 """Among more, a class that is never told right is nothing unusual."""
+MANY = 4
+"""Arms of which one may well show a gain by chance."""
 INTERVALS = (
     "In brackets: 90 % intervals, paired by seed (Student's t). They say what other seeds would give on this test "
     "split; another test split may say something else, above all a small one."
@@ -180,6 +182,12 @@ def _notes(results: Results) -> list[str]:
         )
     else:
         notes.append("Nothing was tuned: what suits one arm may not suit another.")
+    judged = sum(arm.name not in (BASELINE, PLAIN) for arm in plan.arms)
+    if judged >= MANY and plan.seeds > 1:
+        notes.append(
+            f"{judged} arms were judged. Of arms that are no better than uniform one in twenty, or so, shows a gain by "
+            "chance: where one of many does, try it again with other seeds (run.seed, run.name)."
+        )
     if not results.timed:
         notes.append("Serial runs, all in one process: wall-clock, and CPU seconds of each process, are not measured.")
     if plan.arms_called(PLAIN):

@@ -82,6 +82,7 @@ def test_it_goes_on_where_it_was_interrupted_and_adds_seeds(settings, console, m
     assert compare(plan_of(settings, "autoassist", seeds=2), None, console) == 0
     assert len(made) == len(set(made)) == 8
     assert [len(row["accuracies"]) for row in found(settings)["arms"]] == [2] * 4
+    assert "autoassist@1-1 ... (3 left)" in console.file.getvalue()
 
 
 def test_another_configuration_is_not_mixed_in(settings, console):

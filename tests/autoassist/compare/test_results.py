@@ -178,6 +178,14 @@ def test_an_arm_that_never_tells_a_class_right_is_named():
     assert any(note.startswith("Some class was never told right by uniform@1: ") for note in notes(found))
 
 
+def test_of_many_arms_one_may_show_a_gain_by_chance():
+    arms = parse_arms("random@1,random@2,ledger@1,ledger@2", [4])
+    runs = {one: [summary(ERRORS[one.budget], 1.0, seed) for seed in range(3)] for one in arms}
+    found = Results(Plan(load(None, []), arms, 3), {}, runs)
+    assert any(note.startswith("4 arms were judged.") for note in notes(found))
+    assert not any("were judged" in note for note in notes(results()))
+
+
 def test_one_seed_promises_no_interval():
     found = results()
     one = Results(replace(found.plan, seeds=1), {}, {each: runs[:1] for each, runs in found.runs.items()})
