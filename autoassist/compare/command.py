@@ -38,7 +38,8 @@ def compare(plan: Plan, target: float | None, console: Console, against_plain: b
     try:
         write(run(plan, folder, console, against_plain), folder, target, console)
     except Stopped as stopped:
-        console.print("the same command goes on from here", highlight=False)
+        others = "; without the arm of the run that failed it compares the others" if stopped.code == FAILED else ""
+        console.print(f"the same command goes on from here{others}", highlight=False)
         return stopped.code
     except OSError as error:
         raise ConfigError("run.dir", str(folder), f"{error}; the same command goes on once that is mended") from error
@@ -90,7 +91,8 @@ def check_data(settings: Settings) -> None:
 
 def check_policies(plan: Plan) -> None:
     """Raises ConfigError for a policy of `plan` that does not take the arguments it would be given."""
-    made = {run.settings.policy.model_dump_json(): run.settings.policy for _, _, run in plan.tuning()}
+    runs = [run for *_, run in plan.tuning()] + [run for _, run in plan.final({})]
+    made = {run.settings.policy.model_dump_json(): run.settings.policy for run in runs}
     for policy in made.values():
         make_policy(policy)
 

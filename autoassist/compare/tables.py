@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from assistant.gate import BEGINS
-from autoassist.compare.arms import BASELINE, PLAIN, Words
+from autoassist.compare.arms import BASELINE, OWN, PLAIN, Words
 from autoassist.compare.plan import Plan
 from autoassist.compare.results import Results
 from autoassist.report import Grid, Report
@@ -175,10 +175,12 @@ def _notes(results: Results) -> list[str]:
                 f"{plan.tune_val_fraction:.0%} of the training split, cut off for these runs only: those that count "
                 "train on all of it"
             )
+        own = any(word.startswith(OWN) for words in plan.grid for word in words)
+        where = ", where it has such keys and does not set them itself," if own else ""
         seeds = "a seed of its own" if plan.tune_seeds == 1 else f"{plan.tune_seeds} seeds of its own"
         notes.append(
-            f"Tuning: each arm at each budget tried {_grid_text(plan.grid)} with {seeds} and took the best accuracy on "
-            f"{split}. No tuning run saw the test split."
+            f"Tuning: each arm at each budget tried {_grid_text(plan.grid)}{where} with {seeds} and took the best "
+            f"accuracy on {split}. No tuning run saw the test split."
         )
     else:
         notes.append("Nothing was tuned: what suits one arm may not suit another.")
