@@ -115,6 +115,9 @@ class Sweep:
             raise
         except RAISED as error:  # a run in this process does not keep to itself what user code raises
             raise self._stopped(run, FAILED, raised(error)) from error
+        if not (path / "summary.json").exists():
+            problem = f"{run.name} could not write its summary.json; the same command goes on once there is room"
+            raise ConfigError("run.dir", str(self.folder), problem)
         summary: Summary = json.loads((path / "summary.json").read_text())
         if code:
             raise self._stopped(run, code, summary["exit_reason"])

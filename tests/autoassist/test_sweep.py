@@ -135,6 +135,15 @@ def test_what_user_code_raises_in_this_process_is_a_failed_run(folder, console):
     assert "a: RuntimeError: no finite loss" in console.file.getvalue()
 
 
+def test_a_run_without_a_summary_found_no_room(folder, console):
+    def without_room(settings, console):
+        folder_of(settings).mkdir()
+        return 0
+
+    with Sweep.open(folder, console) as sweep, pytest.raises(ConfigError, match="a could not write its summary"):
+        sweep.make(run("a", without_room))
+
+
 def test_where_a_run_is_kept_does_not_matter(folder, launches, console):
     with Sweep.open(folder, console) as sweep:
         sweep.make(run("a", launches))
