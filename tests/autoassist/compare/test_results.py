@@ -83,8 +83,14 @@ def test_a_choice_at_the_edge_of_its_grid_is_pointed_out():
     chosen = {one: (f"boss.lr={0.2 if one.label == 'uniform@4' else 0.1}",) for one in found.plan.arms}
     found = results(tune=["boss.lr=0.05,0.1,0.2"], chosen=chosen)
     notes = report(found, figures(found, 0.96), facts_of(found.plan, "cpu")).notes
-    assert "At the edge of their grid: uniform@4 boss.lr=0.2." in notes
+    assert "At the edge of their grid: uniform@4 boss.lr=0.2. A wider one may suit these better." in notes
     assert any("10% of the training split, cut off for these runs only" in note for note in notes)
+
+
+def test_what_is_no_number_has_no_edge():
+    tune = ["policy.args.rule=a,b,c"]
+    found = results(tune=tune, chosen={arm(results(), "autoassist@2"): ("policy.args.rule=a",)})
+    assert not any("edge of their grid" in note for note in notes(found))
 
 
 def test_the_table_says_what_was_not_measured():
