@@ -7,6 +7,7 @@ from typing import Any
 from assistant.gate import BEGINS
 from autoassist.compare.arms import BASELINE, OWN, PLAIN, Words
 from autoassist.compare.results import Results
+from batcher.config import PolicyConfig
 
 FEW_CLASSES = 20
 """Among more, a class that is never told right is nothing unusual."""
@@ -51,6 +52,11 @@ def notes_of(results: Results) -> list[str]:
         )
     else:
         notes.append("Nothing was tuned: what suits one arm may not suit another.")
+    theirs = plan.settings.policy
+    if theirs != PolicyConfig(name=theirs.name) and all(arm.policy != theirs.name for arm in plan.arms):
+        notes.append(
+            f"The [policy] section of the configuration is for {theirs.name}, which is no arm here: it had no effect."
+        )
     judged = sum(arm.name not in (BASELINE, PLAIN) for arm in plan.arms)
     if judged >= MANY and plan.seeds > 1:
         notes.append(

@@ -25,6 +25,7 @@ from autoassist.compare.plan import Plan
 from autoassist.config import Settings, change, load
 from autoassist.signals import caught
 from autoassist.sweep import Run, Sweep
+from batcher.config import PolicyConfig
 from proto.errors import ConfigError
 from proto.parent import end_with_parent, kept_from_children, outlive_sigterm
 
@@ -78,12 +79,12 @@ def with_plain(plan: Plan, sweep: Sweep) -> Plan:
     size = _check(plan.settings)
     budgets = [arm.budget for arm in plan.arms_called(BASELINE)]
     length = TRIED * plan.settings.batcher.batch_size / size
+    settings = plan.settings.model_copy(update={"policy": PolicyConfig(name=BASELINE)})
+    settings = change(settings, [f"run.budget={length!r}", 'data.test="never"'])
     seconds: dict[str, float] = {}
     for k in range(ROUNDS):
         for form in FORMS:
-            words = [f"run.budget={length!r}", 'data.test="never"', f"policy.name={BASELINE}"]
-            run = Run(f"try-{form.replace(' ', '-')}-{k}", change(plan.settings, words), Launch(form), form)
-            found = sweep.make(run)["train_s"]
+            found = sweep.make(Run(f"try-{form.replace(' ', '-')}-{k}", settings, Launch(form), form))["train_s"]
             if found is not None:
                 seconds[form] = min(found, seconds.get(form, found))
     best = min(seconds, key=lambda form: seconds[form])

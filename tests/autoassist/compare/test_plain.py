@@ -127,12 +127,14 @@ class Tried:
 
 
 def test_the_fastest_form_stands_at_each_of_uniform_s_budgets(settings):
-    plan = Plan(settings, parse_arms("autoassist@2", [4]), 2)
+    theirs = change(settings, ["policy.name=assist", "policy.args.alpha=0.5"])
+    plan = Plan(theirs, parse_arms("autoassist@2", [4]), 2)
     sweep = Tried(dict(zip(FORMS, (None, 3.0, 2.0, 2.5), strict=True)))
     found = with_plain(plan, sweep)
     assert found.launches["dataloader"] == (FORMS[2], Launch(FORMS[2]))
     assert [arm.label for arm in found.arms_called("dataloader")] == ["dataloader@2", "dataloader@4"]
     assert {run.settings.data.test for run in sweep.made} == {"never"}
+    assert all(run.settings.policy.args == {} for run in sweep.made), "uniform takes no arguments of another policy"
     assert {run.settings.run.budget for run in sweep.made} == {200 * 32 / 400}, "whatever budgets are added later"
     assert {run.kind for arm, run in found.final({}) if arm.name == "dataloader"} == {FORMS[2]}
 

@@ -184,6 +184,13 @@ def test_an_arm_that_never_tells_a_class_right_is_named():
     assert any(note.startswith("Some class was never told right by uniform@1: ") for note in notes(found))
 
 
+def test_a_policy_section_that_no_arm_has_is_told():
+    text = "The [policy] section of the configuration is for assist, which is no arm here: it had no effect."
+    assert text in notes(results("policy.args.beta=2"))
+    assert text not in notes(results())
+    assert text not in notes(results("policy.name=autoassist", "policy.gamma=0.2"))
+
+
 def test_of_many_arms_one_may_show_a_gain_by_chance():
     arms = parse_arms("random@1,random@2,ledger@1,ledger@2", [4])
     runs = {one: [summary(ERRORS[one.budget], 1.0, seed) for seed in range(3)] for one in arms}
