@@ -126,6 +126,17 @@ def test_a_policy_that_never_selected_is_neither_gain_nor_failure():
     assert "Try a larger budget." in text
 
 
+def test_a_policy_that_weighs_all_and_drops_none_has_a_verdict():
+    arms = parse_arms("w=./mine.py:Weighs@2", [1, 4])
+    runs = {one: [summary(ERRORS[one.budget], 1.0, seed) for seed in range(3)] for one in arms}
+    mine = next(one for one in arms if one.name == "w")
+    runs[mine] = [{**run, "kept_fraction": 1.0} for run in runs[mine]]
+    found = Results(Plan(load(None, []), arms, 3), {}, runs)
+    assert found.verdict(mine).outcome == "never selected", "the very same accuracies"
+    runs[mine] = [{**run, "test_accuracy": run["test_accuracy"] + 0.01} for run in runs[mine]]
+    assert found.verdict(mine).outcome == "gain"
+
+
 def test_plain_training_has_nothing_to_select_with():
     found = never_selecting(results(plain=True), PLAIN)
     assert [found.idle(one) for one in found.plan.arms] == [False] * len(found.plan.arms)
