@@ -65,6 +65,51 @@ def test_it_is_tuned_without_the_test_split_which_is_seen_once_at_the_end(settin
     assert "No tuning run saw the test split" in console.file.getvalue()
 
 
+LOGGED = """
+import numpy as np
+
+class Logged:
+    targets = np.arange(60) % 3
+
+    def __init__(self, split, log):
+        self.split, self.log = split, log
+    def __len__(self):
+        return 60
+    def __getitem__(self, index):
+        with open(self.log, "a") as file:
+            print(self.split, index, file=file)
+        return np.eye(3, 4)[index % 3].astype(np.float32), index % 3
+
+def data(log):
+    return Logged("train", log), Logged("test", log)
+"""
+
+
+def test_no_item_of_the_test_split_is_read_before_training_has_ended(settings, console, monkeypatch, tmp_path):
+    (tmp_path / "logged.py").write_text(LOGGED)
+    log, launch = tmp_path / "log", launching.launch
+
+    def noted(settings, console):
+        with log.open("a") as file:
+            print("run", settings.run.name, file=file)
+        return launch(settings, console)
+
+    monkeypatch.setattr(launching, "launch", noted)
+    words = {"name": "./logged.py:data", "args": {"log": str(log)}}
+    settings = settings.model_copy(update={"data": settings.data.model_copy(update=words)})
+    assert compare(plan_of(settings, "random", tune=["boss.lr=0.1,0.2"], seeds=1), None, console) == 0
+    _, *runs = log.read_text().split("run ")
+    assert len(runs) == 8 + 4
+    for text in runs:
+        name, *lines = text.splitlines()
+        trained = max(k for k, line in enumerate(lines) if line.startswith("train "))
+        tested = [(k, int(line.split()[1])) for k, line in enumerate(lines) if line.startswith("test ")]
+        # What items are like is told from the first few.
+        assert {number for k, number in tested if k < trained} <= set(range(4)), name
+        whole = set() if name.startswith("tune-") else set(range(60))
+        assert {number for k, number in tested if k > trained} == whole, name
+
+
 def test_it_goes_on_where_it_was_interrupted_and_adds_seeds(settings, console, monkeypatch):
     made, launch = [], launching.launch
 
