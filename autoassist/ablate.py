@@ -74,6 +74,7 @@ def ablate(settings: Settings, repeats: int, amp: str, k: int, console: Console)
             try:
                 results[arm.name].append(sweep.make(Run(f"{arm.name}-{repeat}", one)))
             except Stopped as stopped:
+                console.print("the same command goes on from here", highlight=False)
                 return stopped.code
     scores = _scores(results)
     table = [_row(name, runs, results["plain"], scores) for name, runs in results.items()]

@@ -5,14 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 BLUE, GREY, INK = "#0969da", "#8c959f", "#24292f"
 COLOURS = (BLUE, "#bf3989", "#1a7f37", "#bc4c00", "#8250df", "#9a6700", "#0a7ea4")
+
+WIDE = 10_000
+"""A terminal in which nothing wraps."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +48,9 @@ class Report:
 
     def show(self, console: Console) -> None:
         for k, grid in enumerate(self.tables):
-            table = Table(title=None if k else Text(self.title), title_justify="left")
-            for column, head in enumerate(grid.heads):
-                table.add_column(head, justify="right" if column else "left")
-            for row in grid.rows:
-                table.add_row(*map(Text, row))
+            table = _table(grid, "" if k else self.title, " ")
+            if table.__rich_measure__(console, console.options.update(max_width=WIDE)).maximum > console.width:
+                table = _table(grid, "" if k else self.title, "\n")
             console.print(table)
         for note in self.notes:
             console.print(f"- {note}", style="dim", highlight=False, markup=False)
@@ -57,6 +60,22 @@ class Report:
         everything = {**self.facts, **figures, "notes": list(self.notes)}
         (folder / f"{stem}.json").write_text(json.dumps(everything, indent=2, allow_nan=False) + "\n")
         (folder / f"{stem}.md").write_text(self.markdown())
+
+
+def _table(grid: Grid, title: str, space: str) -> Table:
+    """`grid` with `space` before what stands in brackets, which is not broken itself while there is other room."""
+    table = Table(title=Text(title) if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    rows = [[cell.replace(" (", f"{space}(") for cell in row] for row in grid.rows]
+    for column, head in enumerate(grid.heads):
+        cells = [row[column] for row in rows]
+        width = max(len(line) for cell in cells for line in cell.splitlines())
+        whole = not column or any("(" in cell or " to " in cell for cell in cells)
+        text = fill(head, max(width, *map(len, head.split()))) if whole else head
+        # Folded where there is no room at all: a name that is cut short could be taken for another one's.
+        table.add_column(text, justify="right" if column else "left", no_wrap=whole, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 @contextmanager

@@ -14,9 +14,11 @@ from rich.console import Console
 
 from autoassist import launch as launching
 from autoassist.config import Settings, to_toml
-from proto.errors import ConfigError
+from proto.errors import RAISED, ConfigError, raised
 
-RESULTS = "results.jsonl"
+RESULTS, METRICS = "results.jsonl", "metrics.jsonl"
+FAILED = 1
+"""Exit code of a run in which a worker failed."""
 
 Summary = dict[str, Any]
 Launch = Callable[[Settings, Console], int]
@@ -46,13 +48,10 @@ class Sweep:
 
     def __init__(self, folder: Path, file: TextIO, console: Console) -> None:
         self.folder, self._file, self._console = folder, file, console
-        self._rows: dict[str, dict[str, Any]] = {}
-        for line in (folder / RESULTS).read_text().splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue  # cut off when the machine went down; that run is made again
-            self._rows[row["run"]] = row
+        self.left = 0
+        """Runs still to be made, as far as is known; for the user's eyes alone."""
+        lines = (folder / RESULTS).read_text(errors="replace").splitlines()
+        self._rows: dict[str, dict[str, Any]] = {row["run"]: row for row in map(_row, lines) if row is not None}
 
     @classmethod
     @contextmanager
@@ -72,18 +71,27 @@ class Sweep:
                 file.write("\n")
             yield cls(folder, file, console)
 
+    def has(self, name: str) -> bool:
+        """Whether a run called `name` is finished; one whose directory is gone is not."""
+        return name in self._rows and (self.folder / name / METRICS).exists()
+
     def done(self, run: Run) -> bool:
         """Whether `run` is finished. Raises ConfigError when another one of its name is."""
-        row = self._rows.get(run.name)
+        row = self._rows.get(run.name) if self.has(run.name) else None
         if row is not None and row["digest"] != digest(run):
-            problem = f"holds {run.name} of another configuration; set run.name to another one, or remove the folder"
+            problem = (
+                f"holds {run.name} of another configuration, or of files of yours that were changed since; set "
+                "run.name to another one, or remove the folder"
+            )
             raise ConfigError("run.name", str(self.folder), problem)
         return row is not None
 
     def make(self, run: Run) -> Summary:
         """The summary of `run`, which is made unless it is finished. Raises Stopped when it does not end well."""
         if not self.done(run):
-            self._console.print(f"{run.name} ...", highlight=False, markup=False, soft_wrap=True)
+            left = f" ({self.left} left)" if self.left else ""
+            self._console.print(f"{run.name} ...{left}", highlight=False, markup=False, soft_wrap=True)
+            self.left = max(self.left - 1, 0)
             self._rows[run.name] = self._make(run)
             self._file.write(json.dumps(self._rows[run.name]) + "\n")
         summary: Summary = self._rows[run.name]["summary"]
@@ -91,7 +99,7 @@ class Sweep:
 
     def metrics(self, run: Run, event: str) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl that `run` has of `event`."""
-        lines = map(json.loads, (self.folder / run.name / "metrics.jsonl").read_text().splitlines())
+        lines = map(json.loads, (self.folder / run.name / METRICS).read_text().splitlines())
         return [line for line in lines if line["event"] == event]
 
     def _make(self, run: Run) -> dict[str, Any]:
@@ -100,16 +108,44 @@ class Sweep:
             shutil.rmtree(path)  # of a run that was interrupted
         place = {"dir": str(self.folder), "name": run.name}
         settings = run.settings.model_copy(update={"run": run.settings.run.model_copy(update=place)})
-        code = run.launch(settings, Console(quiet=True))
+        found = digest(run)  # of the files as they were when it began
+        try:
+            code = run.launch(settings, Console(quiet=True))
+        except (ConfigError, OSError):
+            raise
+        except RAISED as error:  # a run in this process does not keep to itself what user code raises
+            raise self._stopped(run, FAILED, raised(error)) from error
+        if not (path / "summary.json").exists():
+            problem = f"{run.name} could not write its summary.json; the same command goes on once there is room"
+            raise ConfigError("run.dir", str(self.folder), problem)
+        summary: Summary = json.loads((path / "summary.json").read_text())
         if code:
-            summary = json.loads((path / "summary.json").read_text())
-            self._console.print(f"{run.name}: {summary['exit_reason']}", style="red", highlight=False, markup=False)
-            raise Stopped(code)
-        return {"run": run.name, "digest": digest(run), "summary": json.loads((path / "summary.json").read_text())}
+            raise self._stopped(run, code, summary["exit_reason"])
+        return {"run": run.name, "digest": found, "summary": summary}
+
+    def _stopped(self, run: Run, code: int, reason: str) -> Stopped:
+        text = f"{run.name}: {reason}"
+        self._console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        return Stopped(code)
+
+
+def _row(line: str) -> dict[str, Any] | None:
+    """The finished run of a line of results.jsonl; None for one that was cut off, whose run is made again."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and row.keys() >= {"run", "digest", "summary"} else None
 
 
 def digest(run: Run) -> str:
-    """What must be equal for a finished run to count: its settings, wherever it was made, and how it is launched."""
+    """What must be equal for a finished run to count: its settings, wherever it was made, how it is launched, and the
+    files of the user's that the settings name as ./FILE.py:..."""
     settings = run.settings
     nameless = settings.model_copy(update={"run": settings.run.model_copy(update={"dir": "", "name": ""})})
-    return hashlib.sha256((to_toml(nameless) + run.kind).encode()).hexdigest()
+    named = (settings.data.name, settings.boss.model, settings.boss.loss, settings.policy.name)
+    files = [Path(place) for place, _, _ in (name.rpartition(":") for name in named) if place.endswith(".py")]
+    found = hashlib.sha256((to_toml(nameless) + run.kind).encode())
+    for file in files:
+        found.update(file.read_bytes())
+    return found.hexdigest()

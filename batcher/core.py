@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from batcher.assembler import Assembler, Begun
-from batcher.config import POLICIES, BatcherConfig, PolicyConfig
+from batcher.config import BatcherConfig, PolicyConfig
 from batcher.cut import expected, make_cuts
 from batcher.features import FeatureStore
 from batcher.generator import Generator, Plan, Position
 from batcher.plugin import Data, Split, is_stream
-from batcher.policies import told
+from batcher.policies import make_policy
 from batcher.selector import Selector
 from batcher.shards import Alive
 from batcher.source import Source, sources_of
@@ -25,7 +25,6 @@ from proto.batches import Batch, End, Open
 from proto.config import RunConfig
 from proto.learning import Features, Weights
 from proto.messages import Kind, Value
-from proto.resolver import make
 from proto.transport import Layout
 from proto.types import Array, Int64s
 
@@ -81,10 +80,9 @@ class BatcherCore:
             if self.tape is None
             else StreamStore(self.train, self.tape, config.max_features)
         )
-        rule = make("policy.name", policy.name, POLICIES, {"gamma": policy.gamma}, policy.args)
+        rule = make_policy(policy)
         max_lag = policy.max_lag if lag is None else None
         self.store, self.selector = store, Selector(store, rule, classes, max_lag, policy.name)
-        self.selector.policy = told(rule, policy.name)
         if self.tape is None:  # a stream is not read before it is opened
             self.selector.try_out()
         self.spec = spec_of(

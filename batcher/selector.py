@@ -21,6 +21,8 @@ AT_HAND = 1 << 18
 """Candidates of a stream whose p is remembered: more than may be under way."""
 BINS = 10
 """Of the histogram of p."""
+ROUNDING = 1e-5
+"""How far float32 may take what a policy returns beyond what is allowed."""
 TRIED = 4
 """Candidates that a policy is tried on before training."""
 
@@ -151,30 +153,42 @@ class Selector:
         return self.starved or self.late
 
     def _ask(self, ids: Int64s, trained: int, total: int, passes: int) -> tuple[Float32s, Float32s]:
-        """What the policy wants; everything at weight 1 while it is not asked."""
+        """What the policy wants; everything at weight 1 while it is not asked. Raises ConfigError for what it raises,
+        and where it returns no such two arrays."""
         if self._silent:
             return np.ones(len(ids), np.float32), np.ones(len(ids), np.float32)
         progress = Progress(
             trained, total, passes, self.mean_loss, self.confidence, self.untrained_loss, self.version_step
         )
         candidates = Candidates(ids, progress, self.store, self.ledger, self._arrays, self._sample)
-        p, w = (np.asarray(values, np.float32) for values in self.policy(candidates))
-        for what, values in (("p", p), ("w", w)):
-            if values.shape != ids.shape or not np.isfinite(values).all():
-                found = "one that is not finite" if values.shape == ids.shape else f"shape {list(values.shape)}"
-                problem = f"returned {what} with {found} for {len(ids)} candidates; needed: finite float32 [n]"
-                raise ConfigError("policy.name", self.name, problem)
-        return p, w
+        try:
+            p, w = (np.asarray(values, np.float32) for values in self.policy(candidates))
+        except ConfigError:
+            raise
+        except RAISED as error:  # whatever a user's policy raises, and would raise again
+            problem = f"raises {raised(error)}; needed: p and w, float32 [n] each"
+            raise ConfigError("policy.name", self.name, problem) from error
+        self._check("p", p, len(ids), 1.0)
+        self._check("w", w, len(ids), np.inf)
+        return p.clip(0, 1), w
+
+    def _check(self, what: str, values: Float32s, n: int, most: float) -> None:
+        """Raises ConfigError unless `values` are n finite numbers from 0 to `most`, rounding apart."""
+        if values.shape != (n,):
+            found = f"with shape {list(values.shape)}"
+        elif not np.isfinite(values).all():
+            found = "with one that is not finite"
+        elif (outside := (values < -ROUNDING) | (values > most + ROUNDING)).any():
+            found = f"= {values[outside][0]:g}"
+        else:
+            return
+        needed = "from 0 to 1" if most == 1 else "0 or more"
+        problem = f"returned {what} {found} for {n} candidates; needed: finite float32 [n], {needed}"
+        raise ConfigError("policy.name", self.name, problem)
 
     def try_out(self) -> None:
         """Asks the policy for a few candidates, before training. Raises ConfigError when it cannot be asked."""
-        try:
-            self._ask(np.arange(min(TRIED, self.store.source.size)), 0, self.store.source.size, 0)
-        except ConfigError:
-            raise
-        except RAISED as error:  # whatever a user's policy raises
-            problem = f"raises {raised(error)}; needed: p and w, float32 [n] each"
-            raise ConfigError("policy.name", self.name, problem) from error
+        self._ask(np.arange(min(TRIED, self.store.source.size)), 0, self.store.source.size, 0)
 
     def wanted(self, ids: Int64s, coins: Array) -> Float32s:
         """The p that the policy wanted for the kept `ids` with these `coins`, float32 [n]; NaN for those that were not

@@ -14,7 +14,7 @@ from proto.control import DataSpec
 from proto.errors import RAISED, ConfigError, raised
 
 INSTANCES = 2
-"""The smallest batch that batch norm can train on."""
+"""The smallest batch that batch norm can train on; no batch is smaller where any is as large."""
 
 
 def sample(spec: DataSpec, prepare: Preparer, device: torch.device) -> Tensor:
@@ -72,17 +72,20 @@ def dry_run(stepper: Stepper, spec: DataSpec, inputs: Tensor, logits: Tensor) ->
     targets, beside = torch.zeros(shape, dtype=dtype, device=stepper.device), sample_beside(spec, stepper.device)
     weights = torch.ones(INSTANCES, device=stepper.device)
     stepper.criterion.check(logits, targets)
-    before = gather(stepper)
+    before, n = gather(stepper), min(INSTANCES, spec.max_batch)
+    few = f"on {n} instances" if n > 1 else "on 1 instance, which is all there is to a batch here"
     try:
-        with _phase("forward and backward pass", stepper.config):
-            stepper.forward_backward(inputs, targets, weights, beside)
-        with _phase("optimizer step", stepper.config):
+        with _phase(f"forward and backward pass failed {few}", stepper.config):
+            stepper.forward_backward(
+                inputs[:n], targets[:n], weights[:n], {name: values[:n] for name, values in beside.items()}
+            )
+        with _phase(f"optimizer step failed {few}", stepper.config):
             stepper.step()
-        with _phase("evaluation", stepper.config):
+        with _phase(f"evaluation failed {few}", stepper.config):
             evaluation = Evaluation(spec.classes, stepper.device, stepper.criterion.plain)
             evaluation.add(stepper.predict(inputs, beside), targets)
             evaluation.result()
-        with _phase("saving and loading the state", stepper.config):
+        with _phase(f"saving and loading the state failed {few}", stepper.config):
             spread(gather(stepper), stepper)
     finally:
         spread(before, stepper)
@@ -95,7 +98,4 @@ def _phase(what: str, config: BossConfig) -> Iterator[None]:
     except ConfigError:
         raise
     except RAISED as error:  # whatever model, loss or device raise: before training it is the user's to mend
-        reason = raised(error)
-        raise ConfigError(
-            "boss.model", config.model, f"the {what} failed on {INSTANCES} instances: {reason}"
-        ) from error
+        raise ConfigError("boss.model", config.model, f"the {what}: {raised(error)}") from error

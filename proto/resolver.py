@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 from zlib import crc32
 
 from proto.errors import RAISED, ConfigError, nearest, raised
+
+PLAIN = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+"""Types of arguments that are checked before a call, and what they are to a user."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def resolve(key: str, name: str, builtins: Mapping[str, Builtin]) -> Any:
 def build(key: str, call: Any, offered: Mapping[str, Any], args: Mapping[str, Any]) -> Any:
     """Calls `call` with those of the `offered` arguments that its signature names, and with all of the user's `args`.
 
-    Raises ConfigError, naming `key`, when `args` do not fit the signature.
+    Raises ConfigError, naming `key`, when `args` do not fit the signature, or plain types that it is annotated with.
     """
     try:
         signature = inspect.signature(call)
@@ -122,7 +125,23 @@ def build(key: str, call: Any, offered: Mapping[str, Any], args: Mapping[str, An
     except TypeError as error:
         takes = ", ".join(name for name in parameters if name not in offered) or "none"
         raise ConfigError(key, dict(args), f"{error}; arguments taken: {takes}") from None
+    _check_types(key, call, args)
     return call(**passed)
+
+
+def _check_types(key: str, call: Any, args: Mapping[str, Any]) -> None:
+    """Raises ConfigError for one of the user's `args` that is not of its annotated type, where that is a plain one."""
+    try:
+        hints = get_type_hints(call.__init__ if inspect.isclass(call) else call)
+    except RAISED:  # annotations are the user's, and need not mean anything
+        return
+    for name, value in args.items():
+        hint = hints.get(name)
+        types = set(get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)) - {NoneType}
+        fits = type(value) in types or (type(value) is int and float in types)
+        if types and types <= PLAIN.keys() and not fits:
+            needed = " or ".join(PLAIN[one] for one in PLAIN if one in types)
+            raise ConfigError(f"{key}.{name}", value, f"wrong type; needed: {needed}")
 
 
 def make(

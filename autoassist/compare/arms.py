@@ -49,9 +49,9 @@ def parse_arms(text: str, budgets: Sequence[float]) -> list[Arm]:
 
 
 def parse_budgets(text: str) -> list[float]:
-    """The numbers in `text`. Raises ConfigError unless all are positive."""
+    """The numbers in `text`, rising, each once. Raises ConfigError unless all are positive."""
     try:
-        budgets = [float(part) for part in text.split(",") if part]
+        budgets = sorted({float(part) for part in text.split(",") if part})
     except ValueError:
         budgets = [0.0]
     if any(not 0 < budget < float("inf") for budget in budgets):
@@ -62,25 +62,30 @@ def parse_budgets(text: str) -> list[float]:
 def parse_grid(options: Iterable[str]) -> list[Words]:
     """All combinations of the values of --tune, each as overrides; without one, a single empty combination.
 
-    Raises ConfigError for what must be equal in all arms.
+    Raises ConfigError for what must be equal in all arms, and for what is no choice.
     """
-    axes = []
+    axes: dict[str, list[str]] = {}
     for option in options:
-        key, equals, values = option.partition("=")
-        if not equals or not all(values.split(",")):
+        key, equals, text = option.partition("=")
+        values = list(dict.fromkeys(_apart(text, ",")))
+        if not equals or not all(values):
             raise ConfigError("--tune", option, "is not section.key=value,value,...")
         if key == NAMED or (key not in TUNED and not key.startswith(OWN)):
             allowed = f"{', '.join(TUNED)}, {', '.join(f'{own}*' for own in OWN)}"
             raise ConfigError("--tune", key, f"must be the same in all arms; allowed: {allowed}")
-        axes.append([f"{key}={value}" for value in values.split(",")])
-    return list(itertools.product(*axes))
+        if key in axes:
+            raise ConfigError("--tune", option, f"{key} is there twice; give it all its values at once")
+        if len(values) == 1:
+            raise ConfigError("--tune", option, f"one value is no choice; {option} without --tune sets it for all arms")
+        axes[key] = [f"{key}={value}" for value in values]
+    return list(itertools.product(*axes.values()))
 
 
 def grid_of(arm: Arm, grid: Sequence[Words]) -> list[Words]:
-    """Those combinations of `grid` that differ for `arm`: the baselines have no policy to tune."""
-    if arm.policy != BASELINE:
-        return list(grid)
-    return list(dict.fromkeys(tuple(word for word in words if not word.startswith(OWN)) for words in grid))
+    """Those combinations of `grid` that differ for `arm`: the baselines have no policy to tune, and what an arm sets
+    itself stays."""
+    fixed = OWN if arm.policy == BASELINE else tuple(f"{word.partition('=')[0]}=" for word in arm.words)
+    return list(dict.fromkeys(tuple(word for word in words if not word.startswith(fixed)) for words in grid))
 
 
 def _apart(text: str, mark: str) -> list[str]:

@@ -14,11 +14,9 @@ from autoassist.compare.results import Results
 from autoassist.compare.tables import facts_of, figures, report
 from autoassist.config import Settings
 from autoassist.rundir import sweep_folder
-from autoassist.sweep import Run, Stopped, Summary, Sweep
+from autoassist.sweep import FAILED, Run, Stopped, Summary, Sweep
+from batcher.policies import make_policy
 from proto.errors import ConfigError
-
-FAILED = 1
-"""Exit code of a run in which a worker failed."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,13 @@ def compare(plan: Plan, target: float | None, console: Console, against_plain: b
     """
     folder = sweep_folder(plan.settings, "compare")
     try:
-        made = run(plan, folder, console, against_plain)
+        write(run(plan, folder, console, against_plain), folder, target, console)
     except Stopped as stopped:
-        console.print("the same command goes on from here", highlight=False)
+        others = "; without the arm of the run that failed it compares the others" if stopped.code == FAILED else ""
+        console.print(f"the same command goes on from here{others}", highlight=False)
         return stopped.code
-    write(made, folder, target, console)
+    except OSError as error:
+        raise ConfigError("run.dir", str(folder), f"{error}; the same command goes on once that is mended") from error
     return 0
 
 
@@ -61,11 +61,18 @@ def write(made: Made, folder: Path, target: float | None, console: Console) -> N
 
 
 def tune_fraction(settings: Settings) -> float:
-    """`data.val_fraction` for tuning: as configured; where that gives no validation split, a tenth."""
+    """`data.val_fraction` for tuning: as configured; where that gives no validation split, a tenth.
+
+    Raises ConfigError for a stream without a validation split, of which none can be cut off.
+    """
     from batcher import plugin
 
-    if settings.data.val_fraction or plugin.load(settings.data).validation is not None:
+    data = plugin.load(settings.data)
+    if data.validation is not None:
         return settings.data.val_fraction
+    if plugin.is_stream(data.train):
+        problem = "is a stream without a validation split, which --tune needs; give it one"
+        raise ConfigError("data.name", settings.data.name, problem)
     return VAL_FRACTION
 
 
@@ -82,10 +89,19 @@ def check_data(settings: Settings) -> None:
         raise ConfigError("data.name", name, f"its labels are no class numbers; {needs}, and this has none")
 
 
+def check_policies(plan: Plan) -> None:
+    """Raises ConfigError for a policy of `plan` that does not take the arguments it would be given."""
+    runs = [run for *_, run in plan.tuning()] + [run for _, run in plan.final({})]
+    made = {run.settings.policy.model_dump_json(): run.settings.policy for run in runs}
+    for policy in made.values():
+        make_policy(policy)
+
+
 def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False) -> Made:
     """Makes what is missing of the plan's runs: tuning, then those that count. Raises Stopped, ConfigError."""
     plan.check()
     check_data(plan.settings)
+    check_policies(plan)
     with Sweep.open(folder, console) as sweep:
         if against_plain:
             from autoassist.compare.plain import with_plain
@@ -93,12 +109,14 @@ def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False)
             plan = with_plain(plan, sweep)
         tuned = plan.tuning() if plan.tuned else []
         counting = plan.final({})
-        left = sum(not sweep.done(one) for _, _, one in tuned)
-        console.print(
-            f"{len(counting)} runs of {len(plan.arms)} arms, {len(tuned)} more to tune ({left} to be made): {folder}",
-            highlight=False,
-            soft_wrap=True,
+        known = [one for _, _, one in tuned] or [one for _, one in counting]
+        # Those that count are known by name alone before tuning has chosen.
+        sweep.left = sum(
+            [not sweep.done(one) for one in known] + [not sweep.has(one.name) for _, one in counting if tuned]
         )
+        tuning = f" and {len(tuned)} to tune them" if tuned else ""
+        text = f"{len(counting)} runs of {len(plan.arms)} arms{tuning}, {sweep.left} still to be made: {folder}"
+        console.print(text, highlight=False, soft_wrap=True)
         chosen = best(tuned, sweep.make)
         made: dict[Arm, list[Run]] = {arm: [] for arm in plan.arms}
         for arm, one in plan.final(chosen):
@@ -110,7 +128,8 @@ def run(plan: Plan, folder: Path, console: Console, against_plain: bool = False)
             return [sweep.metrics(one, event) for one in made[arm]]
 
         folders = {arm: [folder / one.name for one in ones] for arm, ones in made.items()}
-        return Made(Results(plan, chosen, runs), lines, folders)
+        failed = [one.name for _, _, one in tuned if not sweep.has(one.name)]
+        return Made(Results(plan, chosen, runs, failed), lines, folders)
 
 
 def best(tuned: Sequence[tuple[Arm, Words, Run]], make: Callable[[Run], Summary]) -> dict[Arm, Words]:

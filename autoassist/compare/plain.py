@@ -26,6 +26,7 @@ from autoassist.config import Settings, change, load
 from autoassist.environment import environment
 from autoassist.signals import caught
 from autoassist.sweep import Run, Sweep
+from batcher.config import PolicyConfig
 from proto.errors import ConfigError
 from proto.parent import end_with_parent, kept_from_children, outlive_sigterm
 
@@ -33,8 +34,8 @@ FORMS = ("tensors in memory", "DataLoader without workers", "DataLoader with 1 w
 ROUNDS = 2
 """How often each form is tried before the fastest is chosen."""
 WAIT_S = 0.05
-SHARE = 0.25
-"""Length of a trial, as a share of the smallest budget."""
+TRIED = 200
+"""Batches of a trial: many more than the workers of a DataLoader have ready when the first one is taken."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,15 @@ def with_plain(plan: Plan, sweep: Sweep) -> Plan:
 
     Raises ConfigError for settings that the loop does not know.
     """
-    _check(plan.settings)
+    size = _check(plan.settings)
     budgets = [arm.budget for arm in plan.arms_called(BASELINE)]
+    length = TRIED * plan.settings.batcher.batch_size / size
+    settings = plan.settings.model_copy(update={"policy": PolicyConfig(name=BASELINE)})
+    settings = change(settings, [f"run.budget={length!r}", 'data.test="never"'])
     seconds: dict[str, float] = {}
     for k in range(ROUNDS):
         for form in FORMS:
-            words = [f"run.budget={min(budgets) * SHARE!r}", 'data.test="never"', f"policy.name={BASELINE}"]
-            run = Run(f"try-{form.replace(' ', '-')}-{k}", change(plan.settings, words), Launch(form), form)
-            found = sweep.make(run)["train_s"]
+            found = sweep.make(Run(f"try-{form.replace(' ', '-')}-{k}", settings, Launch(form), form))["train_s"]
             if found is not None:
                 seconds[form] = min(found, seconds.get(form, found))
     best = min(seconds, key=lambda form: seconds[form])
@@ -91,11 +93,22 @@ def with_plain(plan: Plan, sweep: Sweep) -> Plan:
     return replace(plan, arms=arms, launches={**plan.launches, PLAIN: (best, Launch(best))})
 
 
-def _check(settings: Settings) -> None:
-    boss = settings.boss
+def _check(settings: Settings) -> int:
+    """The number of training instances. Raises ConfigError for what the loop does not know."""
+    from batcher import plugin
+    from batcher.look import look
+
+    boss, name = settings.boss, settings.data.name
     for key, plain in (("accumulate", 1), ("microbatch", 0), ("mixup", 0.0), ("cutmix", 0.0), ("ema", 0.0)):
         if getattr(boss, key) != plain:
             raise ConfigError(f"boss.{key}", getattr(boss, key), f"--against dataloader can have {plain} only")
+    split = plugin.load(settings.data).train
+    if plugin.is_stream(split) or hasattr(split, "collate") or look(split, name).ragged:
+        problem = (
+            "--against dataloader can have no stream, no collate, and no inputs that differ in length; leave it out"
+        )
+        raise ConfigError("data.name", name, problem)
+    return len(split)
 
 
 def threads(settings: Settings, workers: int) -> int:
@@ -116,12 +129,14 @@ def train(settings: Settings, form: str) -> dict[str, Any]:
     from autoassist.compare.feed import Batches, Prepare, in_memory, loaded
     from batcher.core import BatcherCore
     from batcher.plugin import load as load_data
+    from boss.allocator import keep_freed_memory
     from boss.augment import make_augmenter
     from boss.precision import full
     from boss.trainer import Trainer, device_name
 
     workers = max(0, FORMS.index(form) - 1)
     torch.set_num_threads(threads(settings, workers))
+    keep_freed_memory()  # as the Boss does
     boss = settings.boss
     core = BatcherCore(settings.run, settings.batcher, settings.policy, load_data(settings.data), settings.data.name)
     # Builds model, optimizer and schedule as the service does, so that they begin alike. Its loop is not used.

@@ -47,13 +47,13 @@ class Plan:
         return sorted((arm for arm in self.arms if arm.name == name), key=lambda arm: arm.budget)
 
     def tuning(self) -> list[tuple[Arm, Words, Run]]:
-        """The tuning runs: each arm with each combination of its grid. They see no test split."""
+        """The tuning runs: each arm that has a choice with each combination of its grid. They see no test split."""
         runs = []
         for seed in range(self.tune_seeds):
             for k in range(len(self.grid)):
                 for arm in self.arms:
                     grid = grid_of(arm, self.grid)
-                    if k < len(grid):
+                    if k < len(grid) > 1:
                         runs.append((arm, grid[k], self._tuning_run(arm, k, grid[k], seed)))
         return runs
 

@@ -18,15 +18,18 @@ from autoassist.compare.verdict import (
     quotient,
 )
 from autoassist.sweep import Summary
+from batcher.config import POLICIES
 
 
 @dataclass(frozen=True)
 class Results:
-    """The summaries of the runs that count, of each arm one a seed and in the same order, and what tuning chose."""
+    """The summaries of the runs that count, of each arm one a seed and in the same order; what tuning chose, and which
+    of its runs failed."""
 
     plan: Plan
     chosen: Mapping[Arm, Words]
     runs: Mapping[Arm, Sequence[Summary]]
+    failed: Sequence[str] = ()
 
     @property
     def timed(self) -> bool:
@@ -50,8 +53,12 @@ class Results:
         return mean(self.accuracies(arm)).within(0, 1)
 
     def idle(self, arm: Arm) -> bool:
-        """Whether the policy of `arm` never selected: it kept every candidate, in all runs."""
-        return arm.policy != BASELINE and all(run["kept_fraction"] == 1 for run in self.runs[arm])
+        """Whether the policy of `arm` never selected: it kept every candidate, in all runs, at weight 1."""
+        if arm.policy == BASELINE or any(run["kept_fraction"] < 1 for run in self.runs[arm]):
+            return False
+        # One of the user's may weigh what it keeps. The built-in ones do not weigh what they are sure to keep.
+        built_in = arm.policy in POLICIES and POLICIES[arm.policy].origin == "built-in"
+        return built_in or self.accuracies(arm) == self.accuracies(Arm(BASELINE, BASELINE, arm.budget))
 
     def curve(self, name: str) -> tuple[list[float], list[list[float]]]:
         """Budgets and accuracies [K][S] of the arms called `name`."""

@@ -1,12 +1,11 @@
-"""The report of a comparison."""
+"""The tables of a comparison, and all its figures as JSON. Pure."""
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assistant.gate import BEGINS
-from autoassist.compare.arms import BASELINE, PLAIN, Words
+from autoassist.compare.arms import BASELINE
+from autoassist.compare.notes import notes_of, warnings_of
 from autoassist.compare.plan import Plan
 from autoassist.compare.results import Results
 from autoassist.report import Grid, Report
@@ -41,13 +40,14 @@ def figures(results: Results, target: float | None) -> dict[str, Any]:
 def report(results: Results, found: Mapping[str, Any], facts: Mapping[str, Any]) -> Report:
     """The report on `found`, the figures of `results`."""
     rows = found["arms"]
-    tables = [_accuracy(rows), _classes(rows)]
+    tables = [_accuracy(rows), _classes(rows, results.plan.tuned)]
     if results.timed:
         tables += [_cost(rows), _cpu(rows)]
     if "target" in found:
         tables.append(_target(found["target"]))
-    title = f"{facts['model']} on {facts['data']}, {len(facts['seeds'])} seeds, {facts['device']}"
-    return Report(title, facts, tables, _notes(results))
+    seeds = f"{len(facts['seeds'])} seed{'s' * (len(facts['seeds']) > 1)}"
+    title = f"{facts['model']} on {facts['data']}, {seeds}, {facts['device']}"
+    return Report(title, facts, tables, [*notes_of(results), *warnings_of(results, rows)])
 
 
 def span(estimate: Mapping[str, Any] | None, form: str, factor: float = 1.0) -> str:
@@ -77,34 +77,31 @@ def _grid(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> G
 
 
 def _accuracy(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    def verdict(row: Mapping[str, Any]) -> str:
-        return ": ".join(filter(None, (row["verdict"], row["why"]))) if "verdict" in row else "-"
-
     return _grid(
         rows,
         {
-            "tuned": lambda row: ", ".join(word.partition(".")[2] for word in row["tuned"]) or "-",
             "accuracy, %": lambda row: span(row["accuracy"], ".2f", 100),
             "minus uniform, points": lambda row: (
                 span(row["minus_uniform"], "+.2f", 100) if "minus_uniform" in row else "-"
             ),
             "Boss epochs / uniform's": lambda row: _ratio(row, "ratio_boss_epochs"),
-            "verdict": verdict,
+            "verdict": lambda row: row.get("verdict", "-"),
         },
     )
 
 
-def _classes(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    return _grid(
-        rows,
-        {
-            "macro-F1": lambda row: _number(row["macro_f1"], ".4f"),
-            "worst class, %": lambda row: _number(row["worst_class_accuracy"], ".2f", 100),
-            "kept fraction": lambda row: _number(row["kept_fraction"], ".2f"),
-            "least to most kept class": _kept,
-            "optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f"),
-        },
-    )
+def _classes(rows: Sequence[Mapping[str, Any]], tuned: bool) -> Grid:
+    columns: dict[str, Column] = {
+        "tuned": lambda row: ", ".join(word.partition(".")[2] for word in row["tuned"]) or "-",
+        "macro-F1": lambda row: _number(row["macro_f1"], ".4f"),
+        "worst class, %": lambda row: _number(row["worst_class_accuracy"], ".2f", 100),
+        "kept fraction": lambda row: _number(row["kept_fraction"], ".2f"),
+        "least to most kept class": _kept,
+        "optimizer steps": lambda row: _number(row["optimizer_steps"], ",.0f"),
+    }
+    if not tuned:
+        del columns["tuned"]
+    return _grid(rows, columns)
 
 
 def _cost(rows: Sequence[Mapping[str, Any]]) -> Grid:
@@ -144,77 +141,6 @@ def _target(target: Mapping[str, Any]) -> Grid:
         if name != "accuracy"
     ]
     return Grid(heads, rows)
-
-
-def _notes(results: Results) -> list[str]:
-    plan = results.plan
-    notes = [
-        "In brackets: 90 % intervals, paired by seed (Student's t). A ratio below 1 is a gain; where its interval "
-        "contains 1 there is no gain; where uniform's budgets do not bracket an arm's accuracy it is not measured.",
-        "The test split was evaluated once a run, at its end.",
-    ]
-    if plan.tuned:
-        split = "the validation split"
-        if plan.tune_val_fraction != plan.settings.data.val_fraction:
-            split = (
-                f"{plan.tune_val_fraction:.0%} of the training split, cut off for these runs only: those that count "
-                "train on all of it"
-            )
-        seeds = "a seed of its own" if plan.tune_seeds == 1 else f"{plan.tune_seeds} seeds of its own"
-        notes.append(
-            f"Tuning: each arm at each budget tried {_grid_text(plan.grid)} with {seeds} and took the best accuracy on "
-            f"{split}. No tuning run saw the test split."
-        )
-        notes += _edges(results)
-    else:
-        notes.append("Nothing was tuned: what suits one arm may not suit another.")
-    notes += _idle(results)
-    if not results.timed:
-        notes.append("Serial runs, all in one process: wall-clock, and CPU seconds of each process, are not measured.")
-    if plan.arms_called(PLAIN):
-        form = plan.launches[PLAIN][0]
-        notes.append(f"dataloader: a plain PyTorch loop, {form}, the fastest of those that were tried.")
-    return notes
-
-
-def _idle(results: Results) -> list[str]:
-    """Why policies that never selected did not, and what to do."""
-    idle = ", ".join(arm.label for arm in results.plan.arms if results.idle(arm))
-    if not idle:
-        return []
-    return [
-        f"Never selected: {idle}. All candidates were kept, which is plain training and says nothing about the policy. "
-        f"If it has a gate, as assist has, the gate stayed closed: it opens after {BEGINS} Boss steps at the earliest, "
-        "once selecting surely gains something. Try a larger budget."
-    ]
-
-
-def _edges(results: Results) -> list[str]:
-    """Which choices are at the end of their grid, where a wider one might suit the arm better."""
-    axes: dict[str, list[str]] = {}
-    for words in results.plan.grid:
-        for word in words:
-            key, _, value = word.partition("=")
-            axes.setdefault(key, []).append(value)
-    edges = []
-    for arm, words in results.chosen.items():
-        for word in words:
-            key, _, value = word.partition("=")
-            values = sorted(set(axes[key]), key=_as_number)
-            if len(values) > 2 and value in (values[0], values[-1]):
-                edges.append(f"{arm.label} {word}")
-    return [f"At the edge of their grid: {', '.join(edges)}."] if edges else []
-
-
-def _as_number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.inf
-
-
-def _grid_text(grid: Sequence[Words]) -> str:
-    return "; ".join(" ".join(words) for words in grid)
 
 
 def _number(value: float | None, form: str, factor: float = 1.0) -> str:

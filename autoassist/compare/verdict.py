@@ -76,8 +76,9 @@ def needed(
     accuracies: Sequence[Sequence[float]],
     goal: Sequence[float],
     confidence: float = CONFIDENCE,
+    near: float = 0.0,
 ) -> Estimate:
-    """The budget at which a baseline reaches the accuracy `goal`.
+    """The budget at which a baseline reaches the accuracy `goal`; of several, the one that is nearest to `near`.
 
     `accuracies` [K][S] are the baseline's at the rising `budgets` [K], `goal` [S] is the accuracy of another arm, with
     the same seeds. Where more budget has given less accuracy both are replaced by their mean (isotonic regression).
@@ -90,7 +91,9 @@ def needed(
     means, middle = curve.mean(axis=1), float(target.mean())
     xs, values, straighter = _walk(np.asarray(budgets, float), curve, means)
     one, other = (target - values).mean(axis=1), (target - straighter).mean(axis=1)
-    nearest = int(np.argmin(np.abs(one + other)))
+    off = np.abs(one + other)
+    equal = np.flatnonzero(off <= off.min() + 1e-12)
+    nearest = int(equal[np.argmin(np.abs(xs[equal] - near))])
     bracketed = bool(means[0] - 1e-12 <= middle <= means[-1] + 1e-12)
     value = float(xs[nearest]) if bracketed else None
     if len(target) == 1:
@@ -118,7 +121,7 @@ def judge(
 
     "no gain" where the ratio's interval contains 1, or the two cannot be told apart at an equal budget.
     """
-    epochs = needed(budgets, accuracies, goal, confidence)
+    epochs = needed(budgets, accuracies, goal, confidence, near=budget)
     ratio = _over(budget, epochs)
     if len(goal) == 1:
         return Verdict("not measured", ratio, "one seed has no interval")

@@ -8,12 +8,20 @@ own. It asks `Candidates` only for what it needs; what it does not ask for is no
 - `base`, of its objects: p is never below it. Such a policy is gated: where selecting gains nothing, all are kept.
 """
 
+from batcher.config import POLICIES, PolicyConfig
 from batcher.policies.assisted import Assist, AutoAssist
-from batcher.policies.candidates import Candidates, Policy, Progress, told
+from batcher.policies.candidates import Candidates, Policy, Progress
 from batcher.policies.losses import Importance, InfoBatch, Ledger, SelectiveBackprop, SelfPaced
 from batcher.policies.plain import Curriculum, Random, Uniform
+from proto.resolver import make
 
 __all__ = [
     "Assist", "AutoAssist", "Candidates", "Curriculum", "Importance", "InfoBatch", "Ledger", "Policy", "Progress",
-    "Random", "SelectiveBackprop", "SelfPaced", "Uniform", "told",
+    "Random", "SelectiveBackprop", "SelfPaced", "Uniform", "make_policy",
 ]  # fmt: skip
+
+
+def make_policy(config: PolicyConfig) -> Policy:
+    """The policy that `config` names. Raises ConfigError when it does not take its arguments, or raises."""
+    made: Policy = make("policy.name", config.name, POLICIES, {"gamma": config.gamma}, config.args)
+    return made

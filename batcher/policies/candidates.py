@@ -8,7 +8,6 @@ import numpy as np
 
 from batcher.features import FeatureStore
 from proto import scorer
-from proto.errors import RAISED, ConfigError, raised
 from proto.ledger import Ledger
 from proto.types import Array, Bools, Float32s, Int64s
 
@@ -111,20 +110,3 @@ class Policy(Protocol):
     """What a policy is; its class is called with `gamma`, if it takes one, and with `[policy.args]`."""
 
     def __call__(self, candidates: Candidates) -> tuple[Float32s, Float32s]: ...
-
-
-def told(policy: Policy, name: str) -> Policy:
-    """`policy`, called `name`. It raises ConfigError for whatever that raises, and where that returns no two arrays: a
-    Batcher that is started anew would come to the same candidates."""
-
-    def choose(candidates: Candidates) -> tuple[Float32s, Float32s]:
-        try:
-            p, w = policy(candidates)
-            return np.asarray(p, np.float32), np.asarray(w, np.float32)
-        except ConfigError:
-            raise
-        except RAISED as error:  # whatever a user's policy raises
-            problem = f"raises {raised(error)}; needed: p and w, float32 [n] each"
-            raise ConfigError("policy.name", name, problem) from error
-
-    return choose

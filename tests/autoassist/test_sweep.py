@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 
 import pytest
 from rich.console import Console
@@ -93,6 +94,54 @@ def test_runs_of_another_configuration_are_not_mixed_in(other, folder, launches,
         sweep.make(run("a", launches))
         with pytest.raises(ConfigError, match="holds a of another configuration"):
             sweep.make(run("a", launches, *words, **more))
+
+
+@pytest.mark.parametrize("key", ["data.name", "boss.model", "boss.loss", "policy.name"])
+def test_a_file_of_the_user_s_that_was_changed_is_another_configuration(key, folder, launches, console, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("one")
+    one = run("a", launches, f"{key}={file}:made")
+    with Sweep.open(folder, console) as sweep:
+        sweep.make(one)
+        assert sweep.done(one)
+        file.write_text("two")
+        with pytest.raises(ConfigError, match="or of files of yours that were changed since"):
+            sweep.done(one)
+
+
+def test_a_run_whose_directory_is_gone_is_made_again(folder, launches, console):
+    with Sweep.open(folder, console) as sweep:
+        sweep.make(run("a", launches))
+        shutil.rmtree(folder / "a")
+        sweep.make(run("a", launches))
+    assert launches.made == ["a", "a"]
+
+
+def test_lines_that_are_no_finished_run_are_passed_over(folder, launches, console):
+    folder.mkdir()
+    (folder / "results.jsonl").write_bytes(b'17\n[]\n{"run": "a"}\n\xff\n')
+    with Sweep.open(folder, console) as sweep:
+        sweep.make(run("a", launches))
+    assert launches.made == ["a"]
+
+
+def test_what_user_code_raises_in_this_process_is_a_failed_run(folder, console):
+    def raises(settings, console):
+        raise RuntimeError("no finite loss")
+
+    with Sweep.open(folder, console) as sweep, pytest.raises(Stopped) as stopped:
+        sweep.make(run("a", raises))
+    assert stopped.value.code == 1
+    assert "a: RuntimeError: no finite loss" in console.file.getvalue()
+
+
+def test_a_run_without_a_summary_found_no_room(folder, console):
+    def without_room(settings, console):
+        folder_of(settings).mkdir()
+        return 0
+
+    with Sweep.open(folder, console) as sweep, pytest.raises(ConfigError, match="a could not write its summary"):
+        sweep.make(run("a", without_room))
 
 
 def test_where_a_run_is_kept_does_not_matter(folder, launches, console):

@@ -153,6 +153,14 @@ def p_not_finite(candidates: Any) -> Any:
     return np.full(len(candidates), np.nan), np.ones(len(candidates))
 
 
+def p_in_percent(candidates: Any) -> Any:
+    return np.full(len(candidates), 50), np.ones(len(candidates))
+
+
+def w_below_zero(candidates: Any) -> Any:
+    return np.ones(len(candidates)), np.full(len(candidates), -0.5)
+
+
 def misspelt(candidates: Any) -> Any:
     return candidates.last_los
 
@@ -163,6 +171,8 @@ def misspelt(candidates: Any) -> Any:
         (nothing_but_p, r"raises ValueError: .*; needed: p and w, float32 \[n\] each"),
         (shape_of_three, r"returned p with shape \[3\] for 4 candidates; needed: finite float32 \[n\]"),
         (p_not_finite, "returned p with one that is not finite for 4 candidates"),
+        (p_in_percent, r"returned p = 50 for 4 candidates; needed: finite float32 \[n\], from 0 to 1"),
+        (w_below_zero, r"returned w = -0\.5 for 4 candidates; needed: finite float32 \[n\], 0 or more"),
         (misspelt, "raises AttributeError: 'Candidates' object has no attribute 'last_los'"),
     ],
 )
@@ -170,6 +180,16 @@ def test_a_policy_that_does_not_answer_is_named_before_training(policy: Any, pro
     store = FeatureStore(Source(numbered(SIZE).train, "toy"), 256, 0)
     with pytest.raises(ConfigError, match=rf"^policy\.name = './mine\.py:Mine': {problem}"):
         Selector(store, policy, CLASSES, name="./mine.py:Mine").try_out()
+
+
+def test_rounding_may_take_p_a_little_above_1() -> None:
+    def rounded(candidates: Any) -> Any:
+        return np.full(len(candidates), 1 + 1e-6), np.ones(len(candidates))
+
+    selector = Selector(FeatureStore(Source(numbered(SIZE).train, "toy"), 256, 0), rounded, CLASSES)
+    p, _ = selector.select(np.arange(3), 0, SIZE, 0)
+    assert (p == 1).all()
+    assert selector.histogram.sum() == 3
 
 
 def gated(selecting: bool) -> Selector:

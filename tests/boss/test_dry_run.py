@@ -108,3 +108,10 @@ def test_it_tries_with_inputs_like_those_of_the_data(dtype: str) -> None:
             make(of, model="linear")
     else:
         make(of, model="linear")
+
+
+def test_batch_norm_that_would_be_given_one_instance_at_a_time_is_said_before_training() -> None:
+    problem = r"failed on 1 instance, which is all there is to a batch here: ValueError: Expected more than 1 value"
+    with pytest.raises(ConfigError, match=problem):
+        make(spec(max_batch=1, train_batches=200), model="./users.py:normed")
+    make(spec(max_batch=1, train_batches=200), model="linear")

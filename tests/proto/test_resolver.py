@@ -123,6 +123,33 @@ def test_arguments_that_do_not_fit_are_refused_with_those_that_do() -> None:
         build("data.args", call, {"root": "here"}, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "needed"),
+    [
+        ("width", "big", "a whole number"), ("width", 2.5, "a whole number"), ("width", True, "a whole number"),
+        ("share", "half", "a number"), ("deep", 1, "true or false"), ("file", 3, "a text"),
+    ],
+)  # fmt: skip
+def test_an_argument_of_another_type_than_its_annotation_is_named(name: str, value: Any, needed: str) -> None:
+    def call(width: int = 1, share: float = 0.5, deep: bool = False, file: str | None = None) -> None: ...
+
+    with pytest.raises(ConfigError, match=rf"^data\.args\.{name} = .*: wrong type; needed: {needed}$"):
+        build("data.args", call, {}, {name: value})
+    build("data.args", call, {}, {"width": 2, "share": 1, "deep": True, "file": "x"})
+
+
+def test_what_is_annotated_otherwise_is_the_callable_s_own_affair() -> None:
+    def call(sizes: list[int], rule: "Unknown", plain=1) -> Any:  # type: ignore[name-defined,no-untyped-def] # noqa: F821
+        return sizes
+
+    assert build("data.args", call, {}, {"sizes": "s", "rule": 1, "plain": "p"}) == "s"
+
+    def listed(sizes: list[int]) -> Any:
+        return sizes
+
+    assert build("data.args", listed, {}, {"sizes": "s"}) == "s"
+
+
 def test_a_callable_that_does_not_show_its_arguments_is_called_with_the_users() -> None:
     assert build("data.args", dict, {"root": "here"}, {"a": 1}) == {"a": 1}
 

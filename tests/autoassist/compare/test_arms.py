@@ -86,3 +86,30 @@ def test_the_baseline_tries_each_rate_once_whatever_policies_have_to_tune():
     grid = parse_grid(["boss.lr=0.1,0.2", "policy.gamma=0.3,0.4"])
     assert grid_of(Arm("uniform", "uniform", 1), grid) == [("boss.lr=0.1",), ("boss.lr=0.2",)]
     assert grid_of(Arm("a", "autoassist", 1), grid) == grid
+
+
+def test_what_an_arm_sets_itself_is_not_tuned():
+    grid = parse_grid(["boss.lr=0.1,0.2", "policy.gamma=0.3,0.4"])
+    assert grid_of(Arm("a", "autoassist", 1, ("policy.gamma=0.5",)), grid) == [("boss.lr=0.1",), ("boss.lr=0.2",)]
+
+
+def test_values_in_brackets_are_one():
+    assert parse_grid(["policy.args.by=[1,2],[3]"]) == [("policy.args.by=[1,2]",), ("policy.args.by=[3]",)]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["boss.lr=0.1"], "one value is no choice"),
+        (["boss.lr=0.1,0.1"], "one value is no choice"),
+        (["boss.lr=0.1,0.2", "boss.lr=0.4,0.8"], "boss.lr is there twice"),
+        (["boss.lr=0.1,"], "is not section.key=value,value"),
+    ],
+)
+def test_a_choice_of_nothing_is_refused(options, problem):
+    with pytest.raises(ConfigError, match=problem):
+        parse_grid(options)
+
+
+def test_budgets_rise_and_come_once():
+    assert parse_budgets("4,2,4.0") == [2, 4]

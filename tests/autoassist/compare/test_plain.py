@@ -127,12 +127,15 @@ class Tried:
 
 
 def test_the_fastest_form_stands_at_each_of_uniform_s_budgets(settings):
-    plan = Plan(settings, parse_arms("autoassist@2", [4]), 2)
+    theirs = change(settings, ["policy.name=assist", "policy.args.alpha=0.5"])
+    plan = Plan(theirs, parse_arms("autoassist@2", [4]), 2)
     sweep = Tried(dict(zip(FORMS, (None, 3.0, 2.0, 2.5), strict=True)))
     found = with_plain(plan, sweep)
     assert found.launches["dataloader"] == (FORMS[2], Launch(FORMS[2]))
     assert [arm.label for arm in found.arms_called("dataloader")] == ["dataloader@2", "dataloader@4"]
     assert {run.settings.data.test for run in sweep.made} == {"never"}
+    assert all(run.settings.policy.args == {} for run in sweep.made), "uniform takes no arguments of another policy"
+    assert {run.settings.run.budget for run in sweep.made} == {200 * 32 / 400}, "whatever budgets are added later"
     assert {run.kind for arm, run in found.final({}) if arm.name == "dataloader"} == {FORMS[2]}
 
 
@@ -140,6 +143,37 @@ def test_the_fastest_form_stands_at_each_of_uniform_s_budgets(settings):
 def test_what_the_loop_does_not_know_is_refused(settings, word):
     with pytest.raises(ConfigError, match="--against dataloader can have"):
         with_plain(Plan(change(settings, [word]), parse_arms("uniform", [1]), 1), Tried({}))
+
+
+RAGGED = """
+import numpy as np
+
+class Ragged:
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        return np.ones((3 + index % 2, 4), np.float32), index % 3
+
+class Stream:
+    def __iter__(self):
+        return iter([])
+    def __len__(self):
+        return 40
+
+def ragged():
+    return Ragged(), Ragged()
+
+def stream():
+    return Stream(), Ragged()
+"""
+
+
+@pytest.mark.parametrize("name", ["ragged", "stream"])
+def test_data_that_the_loop_cannot_make_batches_of_are_refused(settings, name, tmp_path):
+    (tmp_path / "odd.py").write_text(RAGGED)
+    plan = Plan(change(settings, [f"data.name=./odd.py:{name}"]), parse_arms("uniform", [1]), 1)
+    with pytest.raises(ConfigError, match=rf"odd\.py:{name}': --against dataloader can have no stream"):
+        with_plain(plan, Tried({}))
 
 
 def test_a_process_of_its_own_does_it(settings, console):

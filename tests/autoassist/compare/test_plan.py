@@ -57,6 +57,11 @@ def test_all_arms_are_tuned_alike_the_baseline_too():
     }
 
 
+def test_an_arm_without_a_choice_has_nothing_to_tune():
+    found = plan(tune=["policy.gamma=0.1,0.3"], policies="autoassist,a=assist:policy.gamma=0.2").tuning()
+    assert {arm.label for arm, _, _ in found} == {"autoassist@2", "autoassist@4"}
+
+
 def test_tuning_sees_no_test_split_and_no_seed_that_counts():
     tuning, final = plan().tuning(), plan().final({})
     assert {run.settings.data.test for *_, run in tuning} == {"never"}

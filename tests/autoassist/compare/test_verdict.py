@@ -84,6 +84,13 @@ def test_where_no_budget_of_the_baseline_is_like_the_arm_the_ratio_has_no_interv
     assert (verdict.ratio.value, verdict.ratio.low, verdict.ratio.high) == (None, None, None)
 
 
+def test_where_more_budget_gave_no_more_accuracy_the_same_runs_are_a_ratio_of_1():
+    flat = [[0.94, 0.95], [0.94, 0.95], [0.96, 0.97]]
+    for budget, accuracies in zip(BUDGETS, flat, strict=True):
+        assert judge(BUDGETS, flat, budget, accuracies).ratio.value == pytest.approx(1.0)
+    assert needed(BUDGETS, flat, flat[1]).value == pytest.approx(BUDGETS[0])
+
+
 def test_one_seed_has_no_interval_and_no_verdict():
     verdict = judge(BUDGETS, [[0.9], [0.95], [0.97]], 2.0, [0.96])
     assert (verdict.outcome, verdict.ratio.low) == ("not measured", None)
