@@ -152,7 +152,7 @@ class Learner:
             mean_loss=self.mean_loss,
             confidence=self.confidence,
             untrained_loss=self.untrained_loss,
-            selecting=self.gate.open,
+            selecting=self.gate.share,
             full=self._full,
             delta_number=self.deltas,
             delta={"ids": ids, **self.ledger.take(ids)},
@@ -187,7 +187,7 @@ class Learner:
         if self.model is not None:
             self.model.adopt(mirror.arrays)
         self.running_mean, self.confidence = mirror.mean_loss, mirror.confidence
-        self.untrained_loss, self.gate.open = mirror.untrained_loss, mirror.selecting
+        self.untrained_loss, self.gate.share = mirror.untrained_loss, mirror.selecting
         self.version = self.reports_folded = mirror.version
         self.step = mirror.step
         self._mean_begun = mirror.version > 0
@@ -207,14 +207,14 @@ class Learner:
         everything = np.arange(len(self.ledger))
         plain = {name: getattr(self, name) for name in CARRIED}
         plain |= {name: getattr(self._joiner, name) for name in COUNTS}
-        return {**model, **sample, **self.ledger.take(everything)}, {**plain, "selecting": self.gate.open}
+        return {**model, **sample, **self.ledger.take(everything)}, {**plain, "selecting": self.gate.share}
 
     def load(self, arrays: Mapping[str, Array], plain: Mapping[str, float]) -> None:
         """Takes over what `state` gave."""
         if self.model is not None:
             self.model.load(under("model.", arrays))
         self.sample.load(under("sample.", arrays))
-        self.gate.open = bool(plain["selecting"])
+        self.gate.share = float(plain["selecting"])
         self.ledger.apply({"ids": np.arange(len(self.ledger)), **{name: arrays[name] for name in FIELDS}})
         for name in CARRIED:
             setattr(self, name, plain[name])

@@ -44,8 +44,8 @@ class Selector:
         self.base: float | None = getattr(policy, "base", None)
         """The floor of p under a gated policy; None: the policy is not gated."""
         self.ledger = Ledger(0 if store.source.in_order else store.source.size)
-        self.selecting = False
-        """What the Assistant's gate says."""
+        self.selecting = 0.0
+        """What the Assistant's gate says: how much of the policy's word counts, from 0 to 1."""
         self.starved = False
         """Whether the Boss waits for batches because choosing them takes so long."""
         self.histogram = np.zeros(BINS, np.int64)
@@ -134,7 +134,7 @@ class Selector:
     @property
     def open(self) -> bool:
         """Whether the policy's word counts; else every candidate is kept, at weight 1."""
-        return self.base is None or (self.selecting and not self.starved)
+        return self.base is None or (self.selecting > 0 and not self.starved)
 
     def select(self, ids: Int64s, trained: int, total: int, passes: int) -> tuple[Float32s, Float32s]:
         """Keep probability p and weight w, float32 [n] each, of the candidates `ids` of pass `passes`, for a batch with
@@ -142,8 +142,9 @@ class Selector:
         p, w = self._ask(ids, trained, total, passes)
         if self.base is not None:
             self._wanted[ids % len(self._wanted)] = p
-            if not self.open:
-                p, w = np.ones_like(p), np.ones_like(w)
+            share = np.float32(self.selecting if self.open else 0)
+            if share < 1:  # else p may become less than the base by rounding
+                p, w = 1 - share * (1 - p), 1 - share * (1 - w)
         self.histogram += np.histogram(p, BINS, (0, 1))[0]
         return p, w
 

@@ -55,10 +55,11 @@ class Weights(Message):
     """Assistant -> Batcher: snapshot `version`, which has seen the losses of Boss step `step`. Batcher -> Assistant, to
     one that was started anew: what the one before it had said.
 
-    `arrays` are the scorer's. `untrained_loss` is the mean loss of the first report, `selecting` the gate's word:
-    whether selecting gains anything. `delta` is the part of the ledger that changed since the delta before
-    (`delta_number` counts them, gapless): "ids", "last_loss", "loss_before", "times_trained", "last_step", equally
-    long. A `full` one holds every record that there is and starts the count anew. `incarnation` is the sender's.
+    `arrays` are the scorer's. `untrained_loss` is the mean loss of the first report, `selecting` the gate's word: how
+    much of the policy's counts, 0 where selecting gains nothing. `delta` is the part of the ledger that changed since
+    the delta before (`delta_number` counts them, gapless): "ids", "last_loss", "loss_before", "times_trained",
+    "last_step", equally long. A `full` one holds every record that there is and starts the count anew. `incarnation` is
+    the sender's.
     """
 
     tag: ClassVar[str] = "weights"
@@ -69,7 +70,7 @@ class Weights(Message):
     mean_loss: Annotated[float, Field(allow_inf_nan=False)]
     confidence: Annotated[float, Field(ge=0, le=1)]
     untrained_loss: Annotated[float, Field(allow_inf_nan=False)]
-    selecting: bool
+    selecting: Annotated[float, Field(ge=0, le=1)]
     full: bool
     delta_number: Count
     delta: dict[str, AnyArray]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from assistant.gate import BEGINS, ENOUGH, Gate
+from assistant.gate import BEGINS, ENOUGH, RISE, Gate
 from assistant.sample import SIZE, Sample
 
 RNG = np.random.default_rng(0)
@@ -86,6 +86,20 @@ def test_it_tells_of_changes_only_and_stays_between_the_two_limits() -> None:
     assert not gate.judge(small, BEGINS)
     assert gate.open
     assert not Gate().judge(small, BEGINS)
+
+
+def test_it_opens_slowly_and_closes_at_once() -> None:
+    gate, made = Gate(), Sample()
+    shares = []
+    for _ in range(RISE + 20):
+        fold(gate, made, True, 1)
+        shares.append(gate.share)
+    opening = [share for share in shares if 0 < share < 1]
+    np.testing.assert_allclose(np.diff(opening), 1 / RISE)
+    assert RISE - 2 <= len(opening) <= RISE
+    assert shares[-1] == 1
+    fold(gate, made, False, 60)
+    assert gate.share == 0
 
 
 def test_it_does_not_open_before_a_model_has_learned_something() -> None:

@@ -192,7 +192,7 @@ def test_rounding_may_take_p_a_little_above_1() -> None:
     assert selector.histogram.sum() == 3
 
 
-def gated(selecting: bool) -> Selector:
+def gated(selecting: float) -> Selector:
     store = FeatureStore(Source(numbered(SIZE).train, "toy"), 256, 0)
     selector = Selector(store, Assist(0.1, alpha=0.5), CLASSES)
     arrays = scorer.initial("loss", store.dim, CLASSES)
@@ -205,16 +205,16 @@ COINS = np.array([0.05, 0.5, 0.9])
 
 
 def test_behind_a_closed_gate_all_are_kept_and_all_are_the_sample() -> None:
-    selector, ids = gated(False), np.array([2, 5, 7])
+    selector, ids = gated(0.0), np.array([2, 5, 7])
     p, w = selector.select(ids, 8, 100, 0)
     assert p.tolist() == w.tolist() == [1.0] * 3
     wanted = selector.wanted(ids, COINS)
     assert ((wanted > 0.1) & (wanted < 0.5)).all(), "what the policy wants, not what the gate made of it"
-    np.testing.assert_array_equal(wanted, gated(True).select(ids, 8, 100, 0)[0])
+    np.testing.assert_array_equal(wanted, gated(1.0).select(ids, 8, 100, 0)[0])
 
 
 def test_behind_an_open_one_the_policy_decides_and_the_base_coin_makes_the_sample() -> None:
-    selector, ids = gated(True), np.array([2, 5, 7])
+    selector, ids = gated(1.0), np.array([2, 5, 7])
     p, w = selector.select(ids, 8, 100, 0)
     assert p.max() < 0.5
     assert w.min() > 1
@@ -222,8 +222,18 @@ def test_behind_an_open_one_the_policy_decides_and_the_base_coin_makes_the_sampl
     assert selector.histogram.sum() == 3
 
 
+def test_while_it_opens_the_policy_decides_in_part() -> None:
+    ids = np.array([2, 5, 7])
+    (p, w), (whole_p, whole_w) = (gated(share).select(ids, 8, 100, 0) for share in (0.25, 1.0))
+    np.testing.assert_allclose(p, 1 - 0.25 * (1 - whole_p), rtol=1e-6)
+    np.testing.assert_allclose(w, 1 + 0.25 * (whole_w - 1), rtol=1e-6)
+    halfway = gated(0.25)
+    halfway.select(ids, 8, 100, 0)
+    np.testing.assert_array_equal(halfway.wanted(ids, np.zeros(3)), whole_p)
+
+
 def test_a_starved_boss_gets_batches_that_are_not_chosen() -> None:
-    selector, ids = gated(True), np.array([2, 5, 7])
+    selector, ids = gated(1.0), np.array([2, 5, 7])
     selector.starved = True
     assert selector.select(ids, 8, 100, 0)[0].tolist() == [1.0] * 3
     assert np.isnan(selector.wanted(ids, COINS)).all()

@@ -70,7 +70,7 @@ def weights(version: int, **changes: Any) -> Weights:
     nobody = np.empty(0, np.int64)
     fields: dict[str, Any] = {
         "version": version, "step": version, "incarnation": 0, "arrays": scorer.initial("above", 6, 3),
-        "mean_loss": 0.5, "untrained_loss": 0.0, "selecting": False,
+        "mean_loss": 0.5, "untrained_loss": 0.0, "selecting": 0.0,
         "confidence": 0.5, "full": False, "delta_number": version - 1,
         "delta": {"ids": nobody, **Ledger(0).take(nobody)},
     }  # fmt: skip
