@@ -20,7 +20,7 @@ def kept_from_children() -> Iterator[None]:
     """Processes started here never see SIGINT, nor SIGTERM until they call `outlive_sigterm`.
 
     Both may reach the whole process group, but what follows is ours to decide. One that arrives meanwhile is not lost:
-    it is delivered to us at the end.
+    it is delivered to us at the end, or at once where another thread of ours takes it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
