@@ -47,7 +47,7 @@ class Machine:
         """The worker whose failure ended it."""
         self.again = False
         """Whether all three are to go on from the last checkpoint."""
-        self.restarts = Restarts(run.max_restarts, before)
+        self.restarts = Restarts(run, before)
         self.run, self._digest, self._by_hand = run, digest, frozenset(run.by_hand)
         self._went_back = bool(before)
         self._peers: dict[Role, int] = dict.fromkeys(ROLES, 0)
@@ -121,7 +121,7 @@ class Machine:
             text = f"{role} crashed: {message.text}"
             if self._is_final(role, killed=False):
                 state.phase = "done"
-                return self._fail(role, 1, text + self._all_used(role), now)
+                return self._fail(role, 1, text + self.restarts.said_of_the_last(role), now)
             return self._end_of(role, text)
         if self.stopping:
             state.phase = "done"
@@ -129,7 +129,7 @@ class Machine:
         if role != "boss":
             if self._is_final(role, killed=False):
                 state.phase = "done"
-                return self._fail(role, 1, f"{role} ended before the Boss{self._all_used(role)}", now)
+                return self._fail(role, 1, f"{role} ended before the Boss{self.restarts.said_of_the_last(role)}", now)
             return self._end_of(role, f"{role} ended before the Boss")
         state.phase = "done"
         if self.spec is None or message.values.get("trained") != self.spec.train_total:
@@ -148,10 +148,10 @@ class Machine:
         problem = state.problem or f"{role} {how}"
         if self._is_final(role, killed=code < 0):
             state.phase = "gone"
-            return self._fail(role, 1, problem + self._all_used(role), now)
+            return self._fail(role, 1, problem + self.restarts.said_of_the_last(role), now)
         wait_s = self.restarts.add(role, problem, self.step, now)
         so_far = f"{len(self.restarts.all)} of {self.restarts.most} restarts"
-        if self._goes_back(role):
+        if self.restarts.goes_back(role, started=self.started_at is not None):
             state.phase, self.again = "gone", True
             what = f"{problem} at step {self.step}; all three go back to the last checkpoint ({so_far})"
             # Without their Boss the others have nothing to say, unless they are writing the checkpoint to go back to.
@@ -262,20 +262,7 @@ class Machine:
         return [Tell(other, Start(peers=dict(self._peers), late=late and other == role)) for other in there]
 
     def _is_final(self, role: Role, *, killed: bool) -> bool:
-        """Whether the run ends with `role`, which is lost; `killed` by something outside it, not by its own error."""
-        if role in self._by_hand or self.restarts.used_up or (role == "boss" and not self.run.restart_boss):
-            return True
-        # In start-up what failed by itself would fail again, and there is nothing to go back to.
-        return self.started_at is None and (not killed or role == "boss")
-
-    def _all_used(self, role: Role) -> str:
-        """Said of a failure that one more restart might have mended."""
-        one = role != "boss" or self.run.restart_boss
-        return " (run.max_restarts is used up)" if self.restarts.used_up and self.restarts.all and one else ""
-
-    def _goes_back(self, role: Role) -> bool:
-        """Whether all three must go back to a checkpoint because `role` was lost."""
-        return self.started_at is not None and (role == "boss" or self.run.deterministic)
+        return self.restarts.ends_with(role, killed=killed, started=self.started_at is not None)
 
     def _saves(self, now: float) -> bool:
         """Whether a worker is writing its part of a checkpoint."""

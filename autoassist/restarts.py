@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from proto.config import RunConfig
 from proto.messages import Role, Value
 
 HEALTHY_S = 60.0
@@ -43,9 +44,9 @@ class Restart:
 class Restarts:
     """The restarts of a run so far, and whether and when there may be another."""
 
-    def __init__(self, most: int, before: Sequence[Restart] = ()) -> None:
+    def __init__(self, run: RunConfig, before: Sequence[Restart] = ()) -> None:
         """`before`: those of the same run before it went back to a checkpoint."""
-        self.most, self.all = most, list(before)
+        self._run, self.most, self.all = run, run.max_restarts, list(before)
         self._cold_s = {restart.role: restart.cold_s for restart in before if restart.cold_s is not None}
         self._row: dict[Role, tuple[int, float]] = {}
         """Role -> how often it died in a row without having been healthy, and when it did last."""
@@ -53,6 +54,23 @@ class Restarts:
     @property
     def used_up(self) -> bool:
         return len(self.all) >= self.most
+
+    def ends_with(self, role: Role, *, killed: bool, started: bool) -> bool:
+        """Whether the run ends with `role`, which is lost; `killed` by something outside it, not by its own error, in a
+        run in which training has `started`."""
+        if role in self._run.by_hand or self.used_up or (role == "boss" and not self._run.restart_boss):
+            return True
+        # In start-up what failed by itself would fail again, and there is nothing to go back to.
+        return not started and (not killed or role == "boss")
+
+    def goes_back(self, role: Role, *, started: bool) -> bool:
+        """Whether all three must go back to a checkpoint because `role` was lost."""
+        return started and (role == "boss" or self._run.deterministic)
+
+    def said_of_the_last(self, role: Role) -> str:
+        """Said of a failure that one more restart might have mended."""
+        one = role != "boss" or self._run.restart_boss
+        return " (run.max_restarts is used up)" if self.used_up and self.all and one else ""
 
     def add(self, role: Role, reason: str, step: int, now: float) -> float:
         """`role` was lost at `now` and is to be started again; returns the seconds to wait before."""

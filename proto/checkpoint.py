@@ -50,10 +50,9 @@ def write_part(
     folder = partial(run_dir, name)
     tensors, rest = folder / f"{role}.safetensors", folder / f"{role}.json"
     try:
+        # Without the run directory: where that was removed nothing else of it would be there.
         for place in (folder.parent, folder):
-            place.mkdir(
-                exist_ok=True
-            )  # not the run directory: where that was removed nothing else of it would be there
+            place.mkdir(exist_ok=True)
         with writing():
             save(tensors)
         rest.write_text(json.dumps(plain, allow_nan=True))

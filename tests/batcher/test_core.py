@@ -3,6 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiring import tiring
 from toys import batches, lend, numbered, opened
 
 from batcher.config import BatcherConfig, PolicyConfig
@@ -214,20 +215,6 @@ def test_an_instance_that_is_not_finite_is_skipped_and_said_so(split: Any) -> No
     assert 200 + sum(int(batch.dropped.sum()) for batch in found) == candidates
 
 
-TIRED = """
-import numpy as np
-
-class Tired:
-    assistant, calls = "none", 0
-
-    def __call__(self, candidates):
-        self.calls += 1
-        if self.calls > 3:
-            {end}
-        return np.ones(len(candidates)), np.ones(len(candidates))
-"""
-
-
 @pytest.mark.parametrize(
     ("end", "problem"),
     [
@@ -239,9 +226,9 @@ class Tired:
 )
 def test_what_a_policy_does_wrong_in_training_is_one_line_that_names_it(end: str, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    path.write_text(TIRED.format(end=end))
-    core = opened(numbered(100), policy=f"{path}:Tired", budget=2.0)
-    with pytest.raises(ConfigError, match=rf"^policy\.name = '.*/mine\.py:Tired': {problem}"):
+    path.write_text(tiring(3, end))
+    core = opened(numbered(100), policy=f"{path}:Tiring", budget=2.0)
+    with pytest.raises(ConfigError, match=rf"^policy\.name = '.*/mine\.py:Tiring': {problem}"):
         batches(core)
     assert core.metrics()["candidates"] > 0, "in training"
 

@@ -1,6 +1,7 @@
 """A worker that raises: its last line and its log are shown, and nothing is left."""
 
 import pytest
+from tiring import tiring
 
 FAILING_MODEL = """
 from torch import nn
@@ -90,18 +91,7 @@ def test_user_code_that_exits_is_a_failure_and_what_was_trained_is_kept(start_en
     assert run.left() == []
 
 
-FAILING_POLICY = """
-import numpy as np
-
-class Failing:
-    assistant, calls = "none", 0
-
-    def __call__(self, candidates):
-        self.calls += 1
-        if self.calls > 50:
-            raise ArithmeticError("planned failure of a policy")
-        return np.ones(len(candidates)), np.ones(len(candidates))
-"""
+FAILING_POLICY = tiring(50, 'raise ArithmeticError("planned failure of a policy")')
 FAILING_STREAM = """
 import numpy as np
 from batcher.plugin import Data
@@ -120,8 +110,8 @@ def data():
 @pytest.mark.parametrize(
     ("code", "word", "reason"),
     [
-        (FAILING_POLICY, "policy.name=./mine.py:Failing",
-         "policy.name = './mine.py:Failing': raises ArithmeticError: planned failure of a policy (mine.py, line 10); "
+        (FAILING_POLICY, "policy.name=./mine.py:Tiring",
+         "policy.name = './mine.py:Tiring': raises ArithmeticError: planned failure of a policy (mine.py, line 10); "
          "needed: p and w, float32 [n] each"),
         pytest.param(
          FAILING_STREAM, "data.name=./mine.py:data",
